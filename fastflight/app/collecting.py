@@ -8,13 +8,11 @@ from functools import partial
 
 from fastflight.app.config import CollectTable, DeviceTable
 from fastflight.app.local_board import LocalBoard
-from fastflight.client.collected_part import as_parquet
-from fastflight.client.collection import Collection, folder_of
+from fastflight.client.collection import collect_log
 from fastflight.concurrency.threads import PeriodicThread
 from fastflight.device import Inventory
 from fastflight.errors import FastFlightError, UnknownName
 from fastflight.lazy import Logger
-from fastflight.log.lock import FileLock
 
 log = Logger(__name__)
 
@@ -25,7 +23,7 @@ class Collectors:
     """One thread for each device that has a log to collect."""
 
     def __init__(self, inventory: Inventory) -> None:
-        self._board = LocalBoard.of(inventory)
+        self._inventory = inventory
         self._closing = threading.Event()
         # The reason of the last failure of each device, which is logged once.
         self._failures: dict[str, str] = {}
@@ -55,16 +53,11 @@ class Collectors:
 
     def _collect(self, device: str, settings: CollectTable) -> None:
         try:
-            folder = folder_of(settings.to, device, settings.path)
-            lock = FileLock(folder / "collect.lock", "fastflight serve")
-            try:
-                convert = as_parquet if settings.parquet else None
-                collection = Collection(
-                    self._board, device, settings.path, folder, convert=convert, stopped=self._closing.is_set
-                )
-                collected = collection.run()
-            finally:
-                lock.close()
+            board = LocalBoard(self._inventory.device(device))
+            stopped = self._closing.is_set
+            collected = collect_log(
+                board, settings.path, settings.to, "fastflight serve", parquet=settings.parquet, stopped=stopped
+            )
         except FastFlightError as error:
             if self._closing.is_set() or isinstance(error, UnknownName):  # the device was removed
                 return

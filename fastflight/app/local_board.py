@@ -1,37 +1,38 @@
 """One board without a server that runs already, for commands.
 
-`LocalBoard` has the verbs that answer without rows, and copies: they talk to the board directly, and start in a third
-of the time that a server takes. For all others `open_local_board` starts a server in this process, so that every verb
-works on a board on the desk as it works on a server's devices.
+`LocalBoard` has the verbs of a `Board`: they talk to the board directly, and start in a third of the time that a server
+takes. For rows, `open_local_board` starts a server in this process, so that every verb works on a board on the desk as
+it works on a server's devices.
 """
 
 from __future__ import annotations
 
+import hashlib
 import itertools
-from collections.abc import Generator, Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, closing
 from dataclasses import asdict
-from datetime import UTC, datetime
-from functools import partial
-from pathlib import Path
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Unpack, get_args
 
-from fastflight.app.board_files import BoardFiles, entry_of
 from fastflight.app.board_terminal import BoardTerminal
 from fastflight.app.device_address import device_address, name_and_url
-from fastflight.client.answers import Copied, CopiedTree, Device, Digest, Entry
-from fastflight.client.device_files import Download
-from fastflight.client.file_copy import GetFile, PutFile
-from fastflight.client.options import (
-    FileCopyOptions,
-    FileOptions,
-    TreeCopyOptions,
-    request_keys,
-)
-from fastflight.client.tree_copy import GetTree, PutTree
-from fastflight.device import Inventory, Session, Transfer
+from fastflight.client.answers import EPOCH, Digest, Entry, RemoteEntry, Written
+from fastflight.client.answers import Device as KnownDevice
+from fastflight.client.board import Board, TreeBlock
+from fastflight.client.file_copy import FileToSend
+from fastflight.client.local_files import LocalEntry, pieces_of
+from fastflight.client.options import FileOptions
+from fastflight.client.progress import Report
+from fastflight.device import Device, FileEntry, Inventory, PartialWrite, Resumption, Session, Transfer
 from fastflight.device.execute import OutputLines
-from fastflight.errors import DeviceError, RequestError, TransportError, nearest
+from fastflight.errors import (
+    DataError,
+    DeviceError,
+    RequestError,
+    TransportError,
+    nearest,
+)
 from fastflight.service.choices import Method
 from fastflight.transport.identity import FoundPort, format_ports, system_ports
 
@@ -44,117 +45,188 @@ BOARD = "board"
 AUTO = "auto"
 
 
-class LocalBoard:
-    """The verbs of `InterruptibleClient` that need no tables, on one board of this computer.
+class PluggedBoard:
+    """A board of this computer that no server has.
 
     `device` is `NAME=URL`, or the URL of a board that is then named `BOARD`. The URL may be `auto`, as for `board_url`.
-    Raises `RequestError` if it is not a device URL.
+    `agent`: the board's program runs the agent. Raises `RequestError` if the URL is not a device URL.
     """
 
     def __init__(self, device: str, *, agent: bool = False) -> None:
-        """`agent`: the board's program runs the agent."""
         self.name, url = name_and_url(device, BOARD)
         self.url = board_url(url)
         self._inventory = Inventory({self.name: self.url}, parse=device_address, agents=[self.name] if agent else [])
 
-    @classmethod
-    def of(cls, inventory: Inventory) -> LocalBoard:
-        """Return the verbs on the devices of `inventory`, which stays its owner's: do not call `close`."""
-        self = cls.__new__(cls)
-        self.name, self.url, self._inventory = "", "", inventory
-        return self
+    def devices(self) -> list[KnownDevice]:
+        """Return the board, as a server lists its devices."""
+        return [KnownDevice(self.name, self.url, open=self._inventory.device(self.name).is_open, holder=None)]
 
-    def devices(self) -> list[Device]:
-        return [Device(self.name, self.url, open=self._inventory.device(self.name).is_open, holder=None)]
+    def board(self, device: str = BOARD, **options: Unpack[FileOptions]) -> LocalBoard:
+        """Return the board. Raises `UnknownName` if it has another name."""
+        return LocalBoard(self._inventory.device(device), **options)
 
-    def ls(self, device: str, path: str = "/", *, recursive: bool = False, interrupt: bool = False) -> list[Entry]:
-        with self._session(device, interrupt) as session:
-            return [entry_of(each) for each in session.list(path, recursive=recursive)]
+    def close(self) -> None:
+        """Close the board's line. The next call opens it again."""
+        self._inventory.close()
 
-    def stat(self, device: str, path: str, *, interrupt: bool = False) -> Entry:
-        return self._files(device, {"interrupt": interrupt}).stat(path)
 
-    def hash(self, device: str, path: str, *, limit: int | None = None, interrupt: bool = False) -> Digest:
-        return self._files(device, {"interrupt": interrupt}).hash(path, limit)
+class LocalBoard(Board):
+    """A device of this process. `mode` has no effect: all is done in the thread of the caller."""
 
-    def file_bytes(
-        self, device: str, path: str, *, offset: int = 0, limit: int | None = None, **options: Unpack[FileOptions]
-    ) -> Download[bytes]:
-        """Read the bytes of a file from `offset` on, at most `limit`."""
-        return self._files(device, options).read(path, offset, limit)
+    def __init__(self, device: Device, **options: Unpack[FileOptions]) -> None:
+        method = options.get("transfer", "auto")
+        if method not in get_args(Method):
+            raise RequestError(
+                f"no method is named {method!r}", where="transfer", hint=nearest(method, get_args(Method))
+            )
+        self.name = device.name
+        self._device = device
+        self._interrupt = bool(options.get("interrupt"))
+        self._transfer = Transfer(method, options.get("deflate"))
 
-    def put_file(self, device: str, path: str, local: str | Path, **options: Unpack[FileCopyOptions]) -> Copied:
-        return PutFile(self._files(device, request_keys("put_file", options)), path, local, options).run()
+    def ls(self, path: str = "/", *, recursive: bool = False) -> list[Entry]:
+        with self._session() as session:
+            return [_entry_of(each) for each in session.list(path, recursive=recursive)]
 
-    def get_file(self, device: str, path: str, local: str | Path, **options: Unpack[FileCopyOptions]) -> Copied:
-        return GetFile(self._files(device, request_keys("get_file", options)), path, local, options).run()
+    def stat(self, path: str) -> Entry:
+        with self._session() as session:
+            return _entry_of(session.stat(path))
 
-    def put_tree(self, device: str, folder: str, local: str | Path, **options: Unpack[TreeCopyOptions]) -> CopiedTree:
-        return PutTree(self._files(device, request_keys("put_tree", options)), folder, local, options).run()
+    def hash(self, path: str, limit: int | None = None) -> Digest:
+        with self._session() as session:
+            algorithm, digest = session.hash(path, limit=limit)
+        if not algorithm:
+            raise DeviceError("this board cannot compute hashes", where=f"{self.name}:{path}", hint="Copy the file")
+        return Digest(algorithm, digest)
 
-    def get_tree(self, device: str, folder: str, local: str | Path, **options: Unpack[TreeCopyOptions]) -> CopiedTree:
-        return GetTree(self._files(device, request_keys("get_tree", options)), folder, local, options).run()
+    def hashes(self, folder: str) -> list[tuple[str, RemoteEntry]]:
+        with self._session() as session:
+            found = session.hashes(folder)
+        if not all(each.algorithm for each in found):
+            raise DeviceError("this board cannot compute hashes", where=f"{self.name}:{folder}")
+        return [(each.path, RemoteEntry(each.size, each.algorithm, each.digest)) for each in found]
 
-    def mkdir(self, device: str, path: str, *, interrupt: bool = False) -> None:
-        with self._session(device, interrupt) as session:
-            session.mkdir(path)
+    def read(self, path: str, offset: int = 0, limit: int | None = None) -> Generator[bytes, None, None]:
+        with self._session() as session:
+            yield from self._blocks(session, path, offset, limit)
 
-    def remove(self, device: str, path: str, *, interrupt: bool = False) -> None:
-        with self._session(device, interrupt) as session:
+    def read_tree(
+        self, folder: str, paths: Sequence[str]
+    ) -> Generator[tuple[Sequence[str], Sequence[TreeBlock]], None, None]:
+        with self._session() as session:
+            for path in paths:
+                offset = 0
+                for data in self._blocks(session, f"{folder}/{path}"):
+                    yield (), [(path, offset, data)]
+                    offset += len(data)
+                if not offset:
+                    yield (), [(path, 0, b"")]
+
+    def write(self, path: str, file: FileToSend, report: Report | None) -> Written:
+        keep, resumption = file.resume_at is not None, None
+        with self._session() as session:
+            part = session.part(path) if keep else None
+            start = _start(file, part)
+            if part is not None and start:
+                resumption = Resumption(part, file.sha256)
+            written = session.write(
+                path,
+                _checked(file, start, report),
+                resume=resumption,
+                keep=keep,
+                transfer=self._transfer,
+                size=file.size,
+            )
+        return Written(0, written.bytes, written.sha256)
+
+    def write_tree(self, folder: str, files: Sequence[LocalEntry], report: Report | None) -> Written:
+        done = 0
+
+        def content(entry: LocalEntry) -> Generator[bytes, None, None]:
+            nonlocal done
+            for _, data in pieces_of(entry.local):
+                yield data
+                done += len(data)
+                if report is not None:
+                    report(0, done, None)
+
+        with self._session() as session:
+            session.write_tree(folder, ((each.path, content(each)) for each in files), transfer=self._transfer)
+        return Written(0, done, "")
+
+    def remove(self, path: str) -> None:
+        with self._session() as session:
             session.remove(path)
 
-    def rename(self, device: str, path: str, to: str, *, interrupt: bool = False) -> None:
-        with self._session(device, interrupt) as session:
+    def mkdir(self, path: str) -> None:
+        with self._session() as session:
+            session.mkdir(path)
+
+    def rename(self, path: str, to: str) -> None:
+        with self._session() as session:
             session.rename(path, to)
 
-    def info(self, device: str, *, interrupt: bool = False) -> dict[str, Any]:
-        with self._session(device, interrupt) as session:
-            return {"name": device, **asdict(session.info())}
+    def info(self) -> dict[str, Any]:
+        with self._session() as session:
+            return {"name": self.name, **asdict(session.info())}
 
-    def reset(self, device: str, *, hard: bool = False, main: bool = True, interrupt: bool = False) -> None:
-        with self._session(device, True) as session:  # a reset always stops the program
+    def reset(self, *, hard: bool = False, main: bool = True) -> None:
+        with self._device.lease("a command", interrupt=True) as session:  # a reset always stops the program
             session.hard_reset() if hard else session.soft_reset(main=main)
 
-    def exec_rows(
-        self, device: str, code: str, *, timeout: float | None = None, interrupt: bool = False
-    ) -> Generator[dict[str, Any], None, None]:
-        """Run code and yield its output by lines, as rows of a `device.exec` request. At the end, raise its error."""
+    def exec(self, code: str, timeout: float | None = None) -> Generator[dict[str, Any], None, None]:
         output, numbers = OutputLines(), itertools.count()
         limit = {} if timeout is None else {"timeout": timeout}
-        with (
-            self._session(device, interrupt) as session,
-            closing(session.follow(code, **limit)) as pieces,
-        ):
+        with self._session() as session, closing(session.follow(code, **limit)) as blocks:
             try:
-                for piece in pieces:
-                    yield from _rows(output.feed(piece), numbers)
+                for data in blocks:
+                    yield from _rows(output.feed(data), numbers)
             except DeviceError:
                 # The rest of the output comes before the error.
                 yield from _rows(output.finish(), numbers)
                 raise
             yield from _rows(output.finish(), numbers)
 
-    def terminal(self, device: str) -> BoardTerminal:
-        """Take the board's line, to send keys and receive what the board prints."""
-        return BoardTerminal(self._inventory.device(device))
+    def terminal(self) -> BoardTerminal:
+        return BoardTerminal(self._device)
 
-    def close(self) -> None:
-        """Close the board's line. The next call opens it again."""
-        self._inventory.close()
+    def _session(self) -> AbstractContextManager[Session]:
+        return self._device.lease("a command", interrupt=self._interrupt)
 
-    def _files(self, device: str, keys: Mapping[str, Any]) -> BoardFiles:
-        method = keys.get("transfer", "auto")
-        if method not in get_args(Method):
-            raise RequestError(
-                f"no method is named {method!r}", where="transfer", hint=nearest(method, get_args(Method))
-            )
-        lease = partial(self._session, device, bool(keys.get("interrupt")))
-        return BoardFiles(device, lease, Transfer(method, keys.get("deflate")))
+    def _blocks(
+        self, session: Session, path: str, offset: int = 0, limit: int | None = None
+    ) -> Generator[bytes, None, None]:
+        with closing(session.read(path, offset=offset, limit=limit, transfer=self._transfer)) as blocks:
+            yield from filter(None, blocks)
 
-    @contextmanager
-    def _session(self, device: str, interrupt: bool) -> Iterator[Session]:
-        with self._inventory.device(device).lease("a command", interrupt=interrupt) as session:
-            yield session
+
+def _entry_of(entry: FileEntry) -> Entry:
+    """Return an entry of a board as the clients do."""
+    modified = None if entry.modified is None else EPOCH + timedelta(seconds=entry.modified)
+    return Entry(entry.path, entry.kind, entry.size, modified)
+
+
+def _start(file: FileToSend, part: PartialWrite | None) -> int:
+    """Return the offset at which to go on after the partial file `part`."""
+    if part is None or file.resume_at is None:
+        return 0
+    return file.resume_at(part.size, Digest(part.algorithm, part.digest))
+
+
+def _checked(file: FileToSend, start: int, report: Report | None) -> Generator[bytes, None, None]:
+    """Yield the bytes of a file from `start` on. The next piece is taken when the board has stored the one before.
+
+    Raises `DataError` at the end if the file is no longer what it was. A resumed file is checked on the board, as a
+    whole.
+    """
+    sha256 = hashlib.sha256()
+    for offset, data in pieces_of(file.source, start):
+        yield data
+        sha256.update(data)
+        if report is not None:
+            report(0, offset + len(data), file.size)
+    if not start and sha256.hexdigest() != file.sha256:
+        raise DataError("the file changed while it was copied", where=str(file.source), hint="Try again")
 
 
 def _rows(lines: Iterable[str], numbers: Iterator[int]) -> Iterator[dict[str, Any]]:

@@ -17,7 +17,7 @@ from fastflight.client.connection import ServerConnection
 from fastflight.client.interaction import Interaction, leave
 from fastflight.client.rows import UploadRows
 from fastflight.client.stream import RowStream
-from fastflight.client.threads import run_work
+from fastflight.client.threads import run_cancellable
 from fastflight.concurrency import Channel, iterate_in_thread, off_loop
 from fastflight.concurrency.offload import unbroken
 from fastflight.errors import FastFlightError, ProtocolError, Stopped
@@ -58,7 +58,7 @@ async def upload(
             acknowledge(Progress(rows, size))
 
     work = connection.upload(request, rows, report)
-    writing = asyncio.ensure_future(run_work(work.run, work.give_up))
+    writing = asyncio.ensure_future(run_cancellable(work.run, work.give_up))
     writing.add_done_callback(lambda _: waiting.close())
     # Fetch the exception: asyncio would log it as never retrieved if the client has left.
     writing.add_done_callback(lambda ended: ended.cancelled() or ended.exception())

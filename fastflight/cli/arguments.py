@@ -9,21 +9,23 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 import typer
 
 from fastflight.errors import RequestError, UnknownName, nearest
 
 if TYPE_CHECKING:
-    from fastflight.client import FastFlightClient
+    from fastflight.cli.server_options import Boards
+    from fastflight.client.board import Board
+    from fastflight.client.options import FileOptions
 
 # Names of devices in a hint: more of them would hide it.
 NAMES_SHOWN = 8
 
 
 @contextmanager
-def device_first(client: FastFlightClient, device: str) -> Iterator[None]:
+def device_first(boards: Boards, device: str) -> Iterator[None]:
     """Raise `UnknownName` in place of a `RequestError` of the block if the server has no such device.
 
     A wrong device name then comes before anything else that is wrong with the request.
@@ -33,17 +35,25 @@ def device_first(client: FastFlightClient, device: str) -> Iterator[None]:
     except UnknownName:
         raise
     except RequestError:
-        known = [each.name for each in client.devices()]
+        known = [each.name for each in boards.devices()]
         if device not in known:
             raise UnknownName("no such device", where=device, hint=nearest(device, known)) from None
         raise
 
 
-def device_name(client: FastFlightClient, name: str | None) -> str:
+@contextmanager
+def opened(boards: Boards, device: str | None, **options: Unpack[FileOptions]) -> Iterator[Board]:
+    """Use a board in the block: the only one if `device` is empty. Checks its name as `device_first` does."""
+    name = device_name(boards, device)
+    with device_first(boards, name):
+        yield boards.board(name, **options)
+
+
+def device_name(boards: Boards, name: str | None) -> str:
     """Return `name`, or the name of the server's only device if there is none. Wrong usage if it has several."""
     if name:
         return name
-    known = [each.name for each in client.devices()]
+    known = [each.name for each in boards.devices()]
     if len(known) == 1:
         return known[0]
     names = ", ".join(known[:NAMES_SHOWN]) + (", ..." if len(known) > NAMES_SHOWN else "")
@@ -57,9 +67,9 @@ class Target:
     device: str
     path: str
 
-    def of(self, client: FastFlightClient) -> Target:
+    def of(self, boards: Boards) -> Target:
         """Return this target with the name of its device."""
-        return self if self.device else Target(device_name(client, None), self.path)
+        return self if self.device else Target(device_name(boards, None), self.path)
 
     def __str__(self) -> str:
         return f"{self.device}:{self.path}"

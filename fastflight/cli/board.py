@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fastflight.cli import screen
-from fastflight.cli.arguments import device_name
+from fastflight.cli.arguments import opened
 from fastflight.cli.interruption import interruptible
 from fastflight.cli.options import AsJson, DeviceName, Interrupt
 from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_device_options
@@ -17,7 +17,7 @@ from fastflight.errors import DataError, DeviceError, TransportError
 from fastflight.own_code import wrap_for_program
 
 if TYPE_CHECKING:
-    from fastflight.cli.interruptible_client import InterruptibleClient
+    from fastflight.client.board import Board
 
 # Prints the size and the free space in bytes, and the path, of each file system. MicroPython lists them from 1.25 on.
 # For older versions each entry of `/` may be one: an ordinary one gives the same numbers as `/`. If no file system is
@@ -72,8 +72,8 @@ def df(
     device: DeviceName = None, interrupt: Interrupt = False, json: AsJson = False, server: Server = DEFAULT_SERVER
 ) -> None:
     """Show the size and the free space of a board's file systems."""
-    with server.client() as client:
-        lines = _answer(client, device_name(client, device), DF, interrupt)
+    with server.boards() as boards, opened(boards, device, interrupt=interrupt) as board:
+        lines = _answer(board, DF)
     found = list(_file_systems(lines)) or [("/", None, None)]
     if json:
         screen.as_json([{"path": path, "size": size, "free": free} for path, size, free in found])
@@ -100,16 +100,15 @@ def rtc(
     """Show or set the clock of a board."""
     if utc and not set_:
         raise typer.BadParameter("--utc needs --set: a board does not know its time zone")
-    with server.client() as client:
-        name = device_name(client, device)
+    with server.boards() as boards, opened(boards, device, interrupt=interrupt) as board:
         # Also before the clock is set: the first request to a board takes longest, and the time would be old.
-        shown = _clock(client, name, interrupt)
+        shown = _clock(board)
         if set_:
             now = datetime.now(UTC if utc else None)
-            _answer(client, name, SET_CLOCK.format(now, now.weekday()), interrupt)
-            shown = _clock(client, name, interrupt)
+            _answer(board, SET_CLOCK.format(now, now.weekday()))
+            shown = _clock(board)
     if json:
-        screen.as_json({"device": name, "time": shown})
+        screen.as_json({"device": board.name, "time": shown})
     else:
         screen.line(f"{shown:%Y-%m-%d %H:%M:%S}")
 
@@ -118,36 +117,32 @@ def rtc(
 @with_device_options
 def soft_reset(device: DeviceName = None, interrupt: Interrupt = False, server: Server = DEFAULT_SERVER) -> None:
     """Restart the interpreter of a board, which then runs main.py. The chip is not reset."""
-    with server.client() as client:
-        client.reset(device_name(client, device), interrupt=interrupt)
+    with server.boards() as boards, opened(boards, device, interrupt=interrupt) as board:
+        board.reset()
 
 
 @interruptible
 @with_device_options
 def bootloader(device: DeviceName = None, interrupt: Interrupt = False, server: Server = DEFAULT_SERVER) -> None:
     """Start the bootloader of a board, for new firmware. Its line goes away until it is reset."""
-    with server.client(changes=True) as client:
-        name = device_name(client, device)
-        if _answer(client, name, HAS_BOOTLOADER, interrupt) != ["yes"]:
+    with server.boards(changes=True) as boards, opened(boards, device, interrupt=interrupt) as board:
+        if _answer(board, HAS_BOOTLOADER) != ["yes"]:
             raise DeviceError(
                 "this board's firmware has no machine.bootloader()",
-                where=name,
+                where=board.name,
                 hint="Start its bootloader with its buttons, as its manual says",
             )
         try:
-            _answer(client, name, BOOTLOADER, interrupt, timeout=BOOTLOADER_SECONDS)
+            _answer(board, BOOTLOADER, timeout=BOOTLOADER_SECONDS)
         except TransportError as error:
-            if error.where != name:  # not the board but the server is gone
+            if error.where != board.name:  # not the board but the server is gone
                 raise
-    screen.complain(f"{name} is in its bootloader")
+    screen.complain(f"{board.name} is in its bootloader")
 
 
-def _answer(
-    client: InterruptibleClient, device: str, code: str, interrupt: bool, timeout: float | None = None
-) -> list[str]:
+def _answer(board: Board, code: str, timeout: float | None = None) -> list[str]:
     """Run code on the board, and return the lines that it prints. The variables of the board's program stay."""
-    rows = client.exec_rows(device, wrap_for_program(code), timeout=timeout, interrupt=interrupt)
-    return [row["text"] for row in rows]
+    return [row["text"] for row in board.exec(wrap_for_program(code), timeout)]
 
 
 def _file_systems(lines: list[str]) -> Iterator[tuple[str, int | None, int | None]]:
@@ -160,13 +155,13 @@ def _file_systems(lines: list[str]) -> Iterator[tuple[str, int | None, int | Non
             raise DataError(f"the board answered {line[:80]!r}", where="free space", hint="Try again") from error
 
 
-def _clock(client: InterruptibleClient, device: str, interrupt: bool) -> datetime:
+def _clock(board: Board) -> datetime:
     """Return the time of the board's clock. `DeviceError` if it has none."""
-    answer = _answer(client, device, READ_CLOCK, interrupt)
+    answer = _answer(board, READ_CLOCK)
     if answer == ["none"]:
         raise DeviceError(
             "this board has no clock that can be read or set",
-            where=device,
+            where=board.name,
             hint="`fastflight tail` shows when its lines came, by the server's clock",
         )
     try:
@@ -174,4 +169,4 @@ def _clock(client: InterruptibleClient, device: str, interrupt: bool) -> datetim
         return datetime(year, month, day, hour, minute, second)
     except (ValueError, OverflowError) as error:
         said = " ".join(answer)[:80]
-        raise DataError(f"its clock shows no valid time: {said}", where=device, hint="Set it: --set") from error
+        raise DataError(f"its clock shows no valid time: {said}", where=board.name, hint="Set it: --set") from error

@@ -3,29 +3,28 @@
 from __future__ import annotations
 
 import codecs
-import hashlib
 import io
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fastflight.cli import screen
-from fastflight.cli.arguments import Target, device_first, target
+from fastflight.cli.arguments import opened, target
 from fastflight.cli.copy_progress import copy_progress
 from fastflight.cli.globs import expand
 from fastflight.cli.interruption import interruptible
 from fastflight.cli.options import DevicePath, DevicePaths, Interrupt
 from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_device_options
 from fastflight.cli.text_options import NO_TEXT_OPTIONS, with_text_options
-from fastflight.client.options import FileOptions, TextOptions
-from fastflight.errors import DataError
+from fastflight.client.options import TextOptions
 from fastflight.tables import format_of
 
 if TYPE_CHECKING:
-    from fastflight.cli.interruptible_client import InterruptibleClient
+    from fastflight.client.board import Board
 
 HEAD_ROWS = 10
 HEX_BYTES = 16
@@ -42,10 +41,10 @@ def cat(paths: DevicePaths, interrupt: Interrupt = False, server: Server = DEFAU
     """
     targets = [target(path) for path in paths]
     write = screen.bytes_writer()
-    with server.client() as client:
-        for at in expand(client, targets, interrupt=interrupt, folders=False):
-            with device_first(client, at.device):
-                print_bytes(client, at, write, FileOptions(interrupt=interrupt))
+    with server.boards() as boards:
+        for at in expand(boards, targets, interrupt=interrupt, folders=False):
+            with opened(boards, at.device, interrupt=interrupt) as board:
+                print_bytes(board, at.path, write)
 
 
 @interruptible
@@ -73,58 +72,50 @@ def head(
     """
     if rows is not None and size is not None:
         raise typer.BadParameter("-n and -c exclude each other: leave one of them out")
-    options = FileOptions(interrupt=interrupt)
-    with server.client() as client, device_first(client, (at := target(path).of(client)).device):
+    at = target(path)
+    with server.boards() as boards, opened(boards, at.device, interrupt=interrupt) as board:
         if size is not None:
-            print_bytes(client, at, screen.bytes_writer(), options, limit=size)
+            print_bytes(board, at.path, screen.bytes_writer(), limit=size)
         elif format_of(at.path) == "raw":
-            _print_beginning(client, at, options, rows or HEAD_ROWS)
+            _print_beginning(board, at.path, rows or HEAD_ROWS)
         else:
             from fastflight.cli import drawing
             from fastflight.cli.preview import HEAD_BATCH_ROWS, first_rows, preview_of
 
             count = rows or HEAD_ROWS
             few = min(count, HEAD_BATCH_ROWS)
-            read = partial(client.read, at.device, at.path, batch_rows=few, infer="sample", sample_rows=few)
-            with read(**text, **options) as stream:
+            read = partial(boards.tables.read, board.name, at.path, batch_rows=few, infer="sample", sample_rows=few)
+            with read(**text, interrupt=interrupt) as stream:
                 drawing.show(preview_of(stream.schema, first_rows(stream, count), count))
 
 
 def print_bytes(
-    client: InterruptibleClient,
-    at: Target,
-    write: Callable[[bytes], object],
-    options: FileOptions,
-    *,
-    offset: int = 0,
-    limit: int | None = None,
+    board: Board, path: str, write: Callable[[bytes], object], *, offset: int = 0, limit: int | None = None
 ) -> None:
     """Pass the bytes of a file to `write`: all from `offset` on, or only `limit` of them.
 
-    Raises `DataError` after the last byte if the digest of the bytes is not that of the bytes which the device sent.
+    Raises `DataError` after the last byte if these are not the bytes that the board has sent.
     """
-    sha256 = hashlib.sha256()
     done = 0
     # A bar on the terminal that shows the bytes would be in their way.
-    with copy_progress(str(at), hidden=sys.stdout.isatty()) as progress:
-        download = client.file_bytes(at.device, at.path, offset=offset, limit=limit, **options)
-        with download:
-            for data in download:
-                sha256.update(data)
-                write(data)
-                done += len(data)
-                progress.report(0, done, None)
-        if download.sha256 != sha256.hexdigest():
-            raise DataError("what arrived is not what the device sent", where=str(at), hint="Try again")
+    hidden = sys.stdout.isatty()
+    with (
+        copy_progress(f"{board.name}:{path}", hidden=hidden) as progress,
+        closing(board.read(path, offset, limit)) as blocks,
+    ):
+        for data in blocks:
+            write(data)
+            done += len(data)
+            progress.report(0, done, None)
 
 
-def _print_beginning(client: InterruptibleClient, at: Target, options: FileOptions, count: int) -> None:
+def _print_beginning(board: Board, path: str, count: int) -> None:
     """Print the first `count` lines of a file, or of its bytes in hexadecimal. Reads parts of the file until it can."""
     write = screen.bytes_writer()
     offset, size = 0, FIRST_PART_BYTES
     while count:
         part = bytearray()
-        print_bytes(client, at, part.extend, options, offset=offset, limit=size)
+        print_bytes(board, path, part.extend, offset=offset, limit=size)
         if not offset and not _is_text(part):
             screen.lines(_hex_view(part, count))
             return

@@ -1,6 +1,6 @@
 """Several commands in one process: `fastflight exec 'x = 1' + exec 'print(x)'`.
 
-The commands share their clients, so a board without a server is opened once, and its variables stay from one command to
+The commands share their boards, so a board without a server is opened once, and its variables stay from one command to
 the next. A command without --device and --server uses what the one before has used.
 """
 
@@ -17,44 +17,41 @@ import typer
 from fastflight.cli import screen
 
 if TYPE_CHECKING:
-    from fastflight.cli.interruptible_client import InterruptibleClient
-    from fastflight.cli.server_options import Server
+    from fastflight.cli.server_options import Boards, Server
 
 # Stands between two commands.
 PLUS = "+"
 
 
-class SharedClients:
-    """The clients of a chain of commands. They stay open as long as `until`."""
+class SharedBoards:
+    """The boards of a chain of commands. They stay open as long as `until`."""
 
     def __init__(self, until: ExitStack) -> None:
         self._open = until
-        self._clients: dict[tuple[Any, ...], InterruptibleClient] = {}
+        self._boards: dict[tuple[Any, ...], Boards] = {}
 
-    def client(
-        self, server: Server, open_client: Callable[[], AbstractContextManager[InterruptibleClient]]
-    ) -> InterruptibleClient:
-        """Return the client of `server`; if the command line names none, the one that was used last."""
+    def boards(self, server: Server, open_boards: Callable[[], AbstractContextManager[Boards]]) -> Boards:
+        """Return the boards of `server`; if the command line names none, those that were used last."""
         key = (server.url, server.device, *server.credential_files.values())
-        if not server.is_named and self._clients:
-            key = next(reversed(self._clients))
-        client = self._clients.pop(key, None)
-        if client is None:
-            client = self._open.enter_context(open_client())
-        self._clients[key] = client
-        return client
+        if not server.is_named and self._boards:
+            key = next(reversed(self._boards))
+        boards = self._boards.pop(key, None)
+        if boards is None:
+            boards = self._open.enter_context(open_boards())
+        self._boards[key] = boards
+        return boards
 
     @property
     def is_named(self) -> bool:
         """Whether a command before has named the server or the board that the next one uses."""
-        return bool(self._clients) and any(next(reversed(self._clients))[:2])
+        return bool(self._boards) and any(next(reversed(self._boards))[:2])
 
 
-_shared: ContextVar[SharedClients | None] = ContextVar("shared clients", default=None)
+_shared: ContextVar[SharedBoards | None] = ContextVar("shared boards", default=None)
 
 
-def shared_clients() -> SharedClients | None:
-    """Return the clients of the chain that the running command is part of. None outside of a chain."""
+def shared_boards() -> SharedBoards | None:
+    """Return the boards of the chain that the running command is part of. None outside of a chain."""
     return _shared.get()
 
 
@@ -65,7 +62,7 @@ def run_chain(words: Sequence[str], run: Callable[[list[str]], object]) -> None:
         screen.complain(f"error: a command is missing before or after {PLUS}")
         raise SystemExit(typer.BadParameter.exit_code)
     with ExitStack() as until:
-        token = _shared.set(SharedClients(until))
+        token = _shared.set(SharedBoards(until))
         until.callback(_shared.reset, token)
         for command in commands:
             try:

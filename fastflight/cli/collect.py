@@ -19,7 +19,8 @@ from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_device_op
 from fastflight.errors import BusyError, FastFlightError, TransportError, UnknownName
 
 if TYPE_CHECKING:
-    from fastflight.cli.interruptible_client import InterruptibleClient
+    from fastflight.cli.server_options import Boards
+    from fastflight.client.board import Board
 
 # Boards whose logs are read at the same time.
 AT_ONCE = 16
@@ -81,52 +82,42 @@ def _collect_all(server: Server, at: Target, to: Path, parquet: bool, interrupt:
 
     An error of one device is reported. One of the server is raised.
     """
-    with server.client() as client:
-        names = _devices(client, at)
+    with server.boards() as boards:
+        names = _devices(boards, at)
         if len(names) == 1:
-            return _collect(client, Target(names[0], at.path), to, parquet, interrupt)
+            return _collect(boards.board(names[0], interrupt=interrupt), at.path, to, parquet)
     with ThreadPoolExecutor(min(AT_ONCE, len(names))) as threads:
         return all(list(threads.map(lambda name: _connected(server, name, at.path, to, parquet, interrupt), names)))
 
 
-def _devices(client: InterruptibleClient, at: Target) -> list[str]:
+def _devices(boards: Boards, at: Target) -> list[str]:
     """Return the names of the devices that are meant."""
     if not is_glob(at.device):
-        return [at.of(client).device]
-    names = [each.name for each in client.devices() if fnmatchcase(each.name, at.device)]
+        return [at.of(boards).device]
+    names = [each.name for each in boards.devices() if fnmatchcase(each.name, at.device)]
     if not names:
         raise UnknownName("no device has such a name", where=at.device, hint="List them: fastflight devices")
     return names
 
 
 def _connected(server: Server, name: str, path: str, to: Path, parquet: bool, interrupt: bool) -> bool:
-    with server.client() as client:
-        return _collect(client, Target(name, path), to, parquet, interrupt)
+    with server.boards() as boards:
+        return _collect(boards.board(name, interrupt=interrupt), path, to, parquet)
 
 
-def _collect(client: InterruptibleClient, at: Target, to: Path, parquet: bool, interrupt: bool) -> bool:
+def _collect(board: Board, path: str, to: Path, parquet: bool) -> bool:
     """Collect one log. Report an error of the board, and return whether there was none."""
-    # Imported here: `--help` and a wrong command line start faster.
-    from fastflight.client.collected_part import as_parquet
-    from fastflight.client.collection import Collection, folder_of
-    from fastflight.log.lock import FileLock
+    from fastflight.client.collection import collect_log  # not at the top: `--help` starts faster
 
     try:
-        folder = folder_of(to, at.device, at.path)
-        lock = FileLock(folder / "collect.lock", "fastflight collect")
-        try:
-            collection = Collection(
-                client, at.device, at.path, folder, interrupt=interrupt, convert=as_parquet if parquet else None
-            )
-            collected = collection.run()
-        finally:
-            lock.close()
+        collected = collect_log(board, path, to, "fastflight collect", parquet=parquet)
     except FastFlightError as error:
         screen.complain(f"error: {error}")
         return False
-    for path in collected.parts:
-        if parquet and path.suffix != ".parquet":
-            screen.complain(f"{path} has lines that are no rows, and stays as it is")
+    for part in collected.parts:
+        if parquet and part.suffix != ".parquet":
+            screen.complain(f"{part} has lines that are no rows, and stays as it is")
     count = len(collected.parts)
-    screen.line(f"{at}: {count} {'part' if count == 1 else 'parts'}, {screen.size(collected.bytes)} in {folder}")
+    parts = f"{count} {'part' if count == 1 else 'parts'}"
+    screen.line(f"{Target(board.name, path)}: {parts}, {screen.size(collected.bytes)} in {collected.folder}")
     return True

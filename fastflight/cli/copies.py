@@ -20,7 +20,8 @@ from fastflight.errors import RequestError
 from fastflight.tables.endings import copied_as_is, ending_of, is_table
 
 if TYPE_CHECKING:
-    from fastflight.client import Copied, CopiedTree, FastFlightClient
+    from fastflight.cli.server_options import Boards
+    from fastflight.client import Copied, CopiedTree
 
 # A file in a local folder with more globs to leave out, one in each line.
 IGNORE_FILE = ".fastflightignore"
@@ -33,13 +34,13 @@ OTHER_TABLES = frozenset((".xlsx", ".xls", ".ods", ".feather", ".orc", ".avro", 
 
 @dataclass(frozen=True, slots=True)
 class Copies:
-    """The client and the options of all copies of one command. A place is a path on a device, or one on this computer.
+    """The boards and the options of all copies of one command. A place is a path on a device, or one on this computer.
 
     `copy_file` and `copy_folder` copy from one place to another, of which one at least is on a device. They show the
     progress, and print the result.
     """
 
-    client: FastFlightClient
+    boards: Boards
     options: FileOptions
     # None: in folders, and not for single files, whose digest is one more request.
     skip_unchanged: bool | None = None
@@ -80,17 +81,15 @@ class Copies:
         def describe_rest(amount: str) -> str:
             return f"{amount} are kept {rest}; run the same command again to continue"
 
+        board = self.boards.board(at.device, **self.options)
         with copy_progress(str(at), hidden=self.json, describe_rest=describe_rest if self.resume else None) as progress:
-            copy = self.client.put_file if writes else self.client.get_file
-            return copy(
-                at.device,
+            return (board.put_file if writes else board.get_file)(
                 at.path,
                 local,
                 resume=self.resume,
                 skip_unchanged=bool(self.skip_unchanged),
                 progress=progress.report,
                 resuming=progress.resuming,
-                **self.options,
             )
 
     def _folder(self, source: Target | Path, to: Target | Path) -> CopiedTree:
@@ -99,17 +98,15 @@ class Copies:
         def describe_rest(_: str) -> str:
             return f"the complete files are in {to}; the same command copies the others"
 
+        board = self.boards.board(at.device, **self.options)
         with copy_progress(str(at), hidden=self.json, describe_rest=None if writes else describe_rest) as progress:
-            copy = self.client.put_tree if writes else self.client.get_tree
-            return copy(
-                at.device,
+            return (board.put_tree if writes else board.get_tree)(
                 at.path,
                 local,
                 skip_unchanged=self.skip_unchanged is not False,
                 ignore=self.ignore,
                 delete=self.delete,
                 progress=progress.file,
-                **self.options,
             )
 
     def _print(self, to: Target | Path, source: Target | Path, copied: Copied | CopiedTree, result: str) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fastflight.cli.arguments import Target, device_first, last_name, place
+from fastflight.cli.arguments import Target, last_name, opened, place
 from fastflight.cli.copies import Copies, check_distinct, globs_to_ignore
 from fastflight.cli.exit_codes import usage_errors
 from fastflight.cli.globs import is_glob, matches
@@ -21,7 +21,8 @@ from fastflight.client.options import FileOptions
 from fastflight.errors import FileMissing
 
 if TYPE_CHECKING:
-    from fastflight.client import FastFlightClient
+    from fastflight.cli.server_options import Boards
+    from fastflight.client.board import Board
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +62,13 @@ def cp(
         raise typer.BadParameter(f"{local!r} and {into!r} are both on this computer: write DEVICE:PATH for a device")
     # What is wrong on this computer is reported before a server is called.
     known = [_local(each, recursive, everything) if isinstance(each, str) else each for each in given]
-    with server.client(changes=isinstance(into, Target)) as client:
+    with server.boards(changes=isinstance(into, Target)) as boards:
         found: list[_Source] = []
         for each in known:
-            found += [each] if isinstance(each, _Source) else _on_device(client, each, recursive, interrupt)
-        for source, at in zip(found, _places(client, found, into, recursive, interrupt), strict=True):
+            found += [each] if isinstance(each, _Source) else _on_device(boards, each, recursive, interrupt)
+        for source, at in zip(found, _places(boards, found, into, recursive, interrupt), strict=True):
             options = FileOptions(interrupt=interrupt)
-            copies = Copies(client, options, skip_unchanged, ignore=source.ignore, json=json)
+            copies = Copies(boards, options, skip_unchanged, ignore=source.ignore, json=json)
             if not source.is_folder:
                 copies.copy_file(source.place, at)
             elif isinstance(at, Path) and at.exists() and not at.is_dir():
@@ -88,28 +89,28 @@ def _local(name: str, recursive: bool, everything: bool) -> _Source:
         return _Source(path, True, last_name(name), () if everything else tuple(globs_to_ignore(path)))
 
 
-def _on_device(client: FastFlightClient, at: Target, recursive: bool, interrupt: bool) -> list[_Source]:
+def _on_device(boards: Boards, at: Target, recursive: bool, interrupt: bool) -> list[_Source]:
     """Return the file or folder of a device, or all that a glob matches."""
-    at = at.of(client)
-    if is_glob(at.path):
-        found = matches(client, at, interrupt=interrupt, folders=recursive)
-        each = [(Target(at.device, entry.path), entry) for entry in found]
-        return [_Source(place, entry.kind == "folder", place.name) for place, entry in each]
-    with device_first(client, at.device):
-        is_folder = client.stat(at.device, at.path, interrupt=interrupt).kind == "folder"
+    at = at.of(boards)
+    with opened(boards, at.device, interrupt=interrupt) as board:
+        if is_glob(at.path):
+            found = matches(board, at.path, folders=recursive)
+            each = [(Target(at.device, entry.path), entry) for entry in found]
+            return [_Source(place, entry.kind == "folder", place.name) for place, entry in each]
+        is_folder = board.stat(at.path).kind == "folder"
     if is_folder and not recursive:
         raise typer.BadParameter(f"{at} is a folder: use -r")
     return [_Source(at, is_folder, at.name)]
 
 
 def _places(
-    client: FastFlightClient, sources: list[_Source], to: Target | str, recursive: bool, interrupt: bool
+    boards: Boards, sources: list[_Source], to: Target | str, recursive: bool, interrupt: bool
 ) -> list[Target | Path]:
     """Return where each source is copied to: the target, or its own name in the target if that is a folder."""
     if isinstance(to, Target):
-        to = to.of(client)
-        with device_first(client, to.device):
-            is_folder = _is_folder(client, to, interrupt)
+        to = to.of(boards)
+        with opened(boards, to.device, interrupt=interrupt) as board:
+            is_folder = to.path.endswith("/") or _is_folder(board, to.path)
     else:
         is_folder = Path(to).is_dir() or to.endswith(("/", os.sep))
         missing = Path(to) if is_folder else Path(to).parent
@@ -126,8 +127,8 @@ def _places(
     return [local_path(Path(to), source.name) if source.name else Path(to) for source in sources]
 
 
-def _is_folder(client: FastFlightClient, at: Target, interrupt: bool) -> bool:
+def _is_folder(board: Board, path: str) -> bool:
     try:
-        return at.path.endswith("/") or client.stat(at.device, at.path, interrupt=interrupt).kind == "folder"
+        return board.stat(path).kind == "folder"
     except FileMissing:
         return False

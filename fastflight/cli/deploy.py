@@ -23,7 +23,7 @@ from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_device_op
 from fastflight.errors import FastFlightError, UnknownName, nearest
 
 if TYPE_CHECKING:
-    from fastflight.cli.interruptible_client import InterruptibleClient
+    from fastflight.client.board import Board
 
 # Boards that get the version, or try it, at the same time.
 AT_ONCE = 16
@@ -84,14 +84,14 @@ def deploy(
             raise typer.BadParameter("say what a healthy version does: --healthy TEXT, --by-agent, or both")
         check_program(folder)
         ignore = globs_to_ignore(folder)
-    with server.client(changes=True) as client:
-        known = [device.name for device in client.devices()]
-        glob = devices or device_name(client, None)
+    with server.boards(changes=True) as found:
+        known = [device.name for device in found.devices()]
+        glob = devices or device_name(found, None)
     chosen = [name for name in known if fnmatchcase(name, glob)]
     if not chosen or canary not in (None, *chosen):
         raise UnknownName("no such device", where=canary or glob, hint=nearest(canary or glob, known))
     names = sorted(chosen, key=lambda name: name != canary)
-    boards = [_Board(server, Deployment(name, folder, ignore), Report(name)) for name in names]
+    boards = [_Board(server, Deployment(folder, ignore), Report(name)) for name in names]
     _at_once(_Board.stage, boards)
     health = Health(healthy, by_agent, within)
     first, *others = boards
@@ -109,7 +109,7 @@ def deploy(
 
 @dataclass(slots=True)
 class _Board:
-    """One board. Each step has a client of its own, so that boards can take it at the same time. Reports errors."""
+    """One board. Each step has a connection of its own, so that boards can take it at the same time. Reports errors."""
 
     server: Server
     deployment: Deployment
@@ -119,8 +119,8 @@ class _Board:
     def stage(self) -> None:
         """Store the version on the board."""
 
-        def step(client: InterruptibleClient) -> None:
-            self.report.files = self.deployment.stage(client)
+        def step(board: Board, gentle: Board) -> None:
+            self.report.files = self.deployment.stage(board)
             self.is_staged = True
 
         self._take(step)
@@ -128,13 +128,13 @@ class _Board:
     def switch(self, health: Health) -> None:
         """Have the board try the version, and accept it or go back."""
 
-        def step(client: InterruptibleClient) -> None:
+        def step(board: Board, gentle: Board) -> None:
             screen.complain(f"{self.report.device}: restarting with the new version")
-            if trouble := self.deployment.attempt(client, health):
-                self.deployment.give_up(client)
+            if trouble := self.deployment.attempt(board, gentle, health):
+                self.deployment.give_up(board)
                 self.report.result, self.report.why, self.report.traceback = BACK, trouble.why, trouble.traceback
             else:
-                self.deployment.accept(client)
+                self.deployment.accept(board)
                 self.report.result = ACCEPTED
 
         if self.is_staged:
@@ -143,16 +143,18 @@ class _Board:
     def restart(self) -> None:
         """Start the old version again: storing the new one has stopped it."""
         if self.is_staged:
-            self._take(self.deployment.give_up)
+            self._take(lambda board, gentle: self.deployment.give_up(board))
 
-    def _take(self, step: Callable[[InterruptibleClient], None]) -> None:
+    def _take(self, step: Callable[[Board, Board], None]) -> None:
+        """Call `step` with the board, whose program may be stopped, and the board whose program may not."""
+        name = self.report.device
         try:
-            with self.server.client() as client:
-                step(client)
+            with self.server.boards() as boards:
+                step(boards.board(name, interrupt=True), boards.board(name))
         except FastFlightError as error:
             self.report.result, self.report.why = FAILED, str(error)
-            with suppress(FastFlightError), self.server.client() as client:
-                self.deployment.restore(client)
+            with suppress(FastFlightError), self.server.boards() as boards:
+                self.deployment.restore(boards.board(name, interrupt=True))
 
 
 def _at_once(step: Callable[[_Board], None], boards: Sequence[_Board]) -> None:

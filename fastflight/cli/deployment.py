@@ -15,7 +15,6 @@ from __future__ import annotations
 import binascii
 import posixpath
 import re
-import tempfile
 import threading
 import time
 from collections.abc import Sequence
@@ -28,7 +27,7 @@ from fastflight.errors import BusyError, DataError, DeviceError, FileMissing, Re
 from fastflight.own_code import wrap_for_program
 
 if TYPE_CHECKING:
-    from fastflight.cli.interruptible_client import InterruptibleClient
+    from fastflight.client.board import Board
 
 FOLDER = "/deploy"
 TRIAL_NAME, ACCEPTED = "trial", "accepted-"
@@ -121,54 +120,59 @@ class Health:
 
 
 class Deployment:
-    """The deployment of `folder` to one device. Call `stage`, then `attempt`, then `accept` or `give_up`."""
+    """The deployment of `folder` to one board. Call `stage`, then `attempt`, then `accept` or `give_up`.
 
-    def __init__(self, device: str, folder: Path, ignore: Sequence[str]) -> None:
-        self._device = device
+    These take the board, whose program they stop, so that each of them can have a connection of its own.
+    """
+
+    def __init__(self, folder: Path, ignore: Sequence[str]) -> None:
         self._folder = folder
         self._ignore = ignore
         self._number = 0
         self._old: list[str] = []
 
-    def stage(self, client: InterruptibleClient) -> int:
+    def stage(self, board: Board) -> int:
         """Store the folder beside the version that runs, and verify it. Return how many files were moved.
 
         Stops the board's program; `give_up` or a reset starts it again.
         """
-        names = self._names(client)
+        names = self._names(board)
         if TRIAL_NAME in names:
             # An interrupted deployment: this version must not start while it is being changed.
-            client.remove(self._device, TRIAL, interrupt=True)
+            board.remove(TRIAL)
         accepted = [int(name[len(ACCEPTED) :]) for name in names if re.fullmatch(rf"{ACCEPTED}[0-9]{{1,9}}", name)]
         self._number = max(accepted, default=0) + 1
         # The file that makes a version the one to start goes first, then its folder.
         self._old = [f"{ACCEPTED}{number}" for number in accepted]
         self._old += [name for name in names if re.fullmatch("[0-9]{1,9}", name) and int(name) != self._number]
-        moved = len(self._put_folder(client))
-        if self._put_folder(client):
-            raise DataError("what was stored is not what was sent", where=self._device, hint="Deploy again")
-        self._install_launcher(client)
+        moved = len(self._put_folder(board))
+        if self._put_folder(board):
+            raise DataError("what was stored is not what was sent", where=board.name, hint="Deploy again")
+        self._install_launcher(board)
         return moved
 
-    def attempt(self, client: InterruptibleClient, health: Health) -> Trouble | None:
-        """Restart the board with the new version. Return why it is not healthy; None if it is."""
-        self._write(client, TRIAL, str(self._number).encode())
+    def attempt(self, board: Board, gentle: Board, health: Health) -> Trouble | None:
+        """Restart the board with the new version. Return why it is not healthy; None if it is.
+
+        `gentle` is the same board, without stopping its program.
+        """
+        board.write_bytes(TRIAL, str(self._number).encode())
         until = time.monotonic() + health.seconds
         if health.text is None:
-            said = self._watch(client, None, min(health.seconds, BOOT_SECONDS))
+            said = self._watch(board, None, min(health.seconds, BOOT_SECONDS))
         else:
             sought = health.text.encode()
-            said = self._watch(client, sought, health.seconds)
+            said = self._watch(board, sought, health.seconds)
             if sought not in said:
                 last = " ".join(said.decode("utf-8", "replace").split())[-100:]
                 return _trouble(f"it did not print {health.text!r} within {health.seconds:g} s, but: {last}", said)
-        if health.by_agent and (why := self._ask(client, until)):
+        if health.by_agent and (why := self._ask(gentle, until)):
             return _trouble(why, said)
         return None
 
-    def _watch(self, client: InterruptibleClient, sought: bytes | None, seconds: float) -> bytes:
+    def _watch(self, board: Board, sought: bytes | None, seconds: float) -> bytes:
         """Restart the board. Return the last bytes that it prints until it has printed `sought`, or has failed."""
-        terminal = client.terminal(self._device)
+        terminal = board.terminal()
         limit = threading.Timer(seconds, terminal.cancel)
         said, kept = b"", max(KEPT_BYTES, 2 * len(sought or b""))
         try:
@@ -187,15 +191,15 @@ class Deployment:
             terminal.settle()
         return said
 
-    def _ask(self, client: InterruptibleClient, until: float) -> str:
+    def _ask(self, board: Board, until: float) -> str:
         """Ask the agent which program runs. Return why this is not the new version, else nothing."""
         expected = f"{FOLDER}/{self._number}/main.py {binascii.crc32((self._folder / 'main.py').read_bytes())}"
         trouble = ""
         while True:
             try:
                 # Without the agent, a program that runs makes the device busy, and one that has ended has a prompt.
-                if client.info(self._device)["capabilities"] == "agent":
-                    rows = client.exec_rows(self._device, wrap_for_program(RUNNING))
+                if board.info()["capabilities"] == "agent":
+                    rows = board.exec(wrap_for_program(RUNNING))
                     said = "\n".join(row["text"] for row in rows)
                     return "" if said == expected else f"its agent says that another program runs: {said[-100:]}"
                 trouble = "its program has ended, or runs without the agent"
@@ -205,66 +209,56 @@ class Deployment:
                 return f"its agent did not answer in time: {trouble}"
             time.sleep(min(ASK_SECONDS, max(0.0, until - time.monotonic())))
 
-    def accept(self, client: InterruptibleClient) -> None:
+    def accept(self, board: Board) -> None:
         """Make the new version the one that starts from now on, remove older ones, and restart the board."""
-        self._write(client, f"{FOLDER}/{ACCEPTED}{self._number}", b"")
+        board.write_bytes(f"{FOLDER}/{ACCEPTED}{self._number}", b"")
         for name in self._old:
-            self._remove(client, f"{FOLDER}/{name}")
-        self.give_up(client)
+            self._remove(board, f"{FOLDER}/{name}")
+        self.give_up(board)
 
-    def give_up(self, client: InterruptibleClient) -> None:
+    def give_up(self, board: Board) -> None:
         """Restart the board: it starts the version that was accepted last, unless there is one on trial."""
-        client.reset(self._device, interrupt=True)
+        board.reset()
 
-    def restore(self, client: InterruptibleClient) -> None:
+    def restore(self, board: Board) -> None:
         """Start the version that was accepted last, after a step that failed: the program may have been stopped."""
         with suppress(DeviceError):  # there is none
-            client.remove(self._device, TRIAL, interrupt=True)
-        self.give_up(client)
+            board.remove(TRIAL)
+        self.give_up(board)
 
-    def _names(self, client: InterruptibleClient) -> list[str]:
+    def _names(self, board: Board) -> list[str]:
         try:
-            entries = client.ls(self._device, FOLDER, interrupt=True)
+            entries = board.ls(FOLDER)
         except FileMissing:
             return []
         return [posixpath.basename(entry.path.rstrip("/")) for entry in entries]
 
-    def _put_folder(self, client: InterruptibleClient) -> tuple[str, ...]:
+    def _put_folder(self, board: Board) -> tuple[str, ...]:
         at = f"{FOLDER}/{self._number}"
-        options = {"skip_unchanged": True, "delete": True, "ignore": self._ignore, "interrupt": True}
-        return client.put_tree(self._device, at, self._folder, **options).files  # type: ignore[arg-type]
+        return board.put_tree(at, self._folder, skip_unchanged=True, delete=True, ignore=self._ignore).files
 
-    def _install_launcher(self, client: InterruptibleClient) -> None:
+    def _install_launcher(self, board: Board) -> None:
         """Put the launcher into `main.py`, after a copy of another `main.py` is safe."""
-        with tempfile.TemporaryDirectory(prefix="fastflight-") as folder:
-            here = Path(folder) / "main.py"
-            try:
-                client.get_file(self._device, MAIN, here, resume=False, interrupt=True)
-                present = here.read_bytes()
-            except FileMissing:
-                present = b""
-            if present == LAUNCHER.encode():
-                return
-            if present and not present.startswith(MARK):
-                client.put_file(self._device, BEFORE, here, resume=False, interrupt=True)
-        self._write(client, MAIN, LAUNCHER.encode())
+        try:
+            present = board.read_bytes(MAIN)
+        except FileMissing:
+            present = b""
+        if present == LAUNCHER.encode():
+            return
+        if present and not present.startswith(MARK):
+            board.write_bytes(BEFORE, present)
+        board.write_bytes(MAIN, LAUNCHER.encode())
 
-    def _write(self, client: InterruptibleClient, path: str, content: bytes) -> None:
-        with tempfile.TemporaryDirectory(prefix="fastflight-") as folder:
-            here = Path(folder) / "file"
-            here.write_bytes(content)
-            client.put_file(self._device, path, here, resume=False, interrupt=True)
-
-    def _remove(self, client: InterruptibleClient, path: str) -> None:
+    def _remove(self, board: Board, path: str) -> None:
         """Remove a file, or a folder with all that is in it."""
         try:
-            inside = client.ls(self._device, path, recursive=True, interrupt=True)
+            inside = board.ls(path, recursive=True)
         except FileMissing:
             return
         for entry in sorted(inside, key=lambda entry: entry.path.count("/"), reverse=True):
             if entry.path.rstrip("/") != path:
-                client.remove(self._device, entry.path, interrupt=True)
-        client.remove(self._device, path, interrupt=True)
+                board.remove(entry.path)
+        board.remove(path)
 
 
 def _trouble(why: str, said: bytes) -> Trouble:

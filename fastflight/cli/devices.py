@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from fastflight.cli import screen
-from fastflight.cli.arguments import device_name
+from fastflight.cli.arguments import opened
 from fastflight.cli.interruption import interruptible
 from fastflight.cli.options import AsJson, DeviceName, Interrupt
 from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_device_options
@@ -19,8 +19,8 @@ def info(
     device: DeviceName = None, interrupt: Interrupt = False, json: AsJson = False, server: Server = DEFAULT_SERVER
 ) -> None:
     """Show a board's firmware, memory, storage and features."""
-    with server.client() as client:
-        facts = client.info(device_name(client, device), interrupt=interrupt)
+    with server.boards() as boards, opened(boards, device, interrupt=interrupt) as board:
+        facts = board.info()
     if json:
         screen.as_json(facts)
         return
@@ -38,8 +38,8 @@ def reset(
     server: Server = DEFAULT_SERVER,
 ) -> None:
     """Restart a device."""
-    with server.client() as client:
-        client.reset(device_name(client, device), hard=hard, interrupt=interrupt)
+    with server.boards() as boards, opened(boards, device, interrupt=interrupt) as board:
+        board.reset(hard=hard)
 
 
 def _format_value(value: Any) -> str:

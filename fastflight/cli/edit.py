@@ -18,11 +18,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from fastflight.cli import screen
-from fastflight.cli.arguments import Target, target
+from fastflight.cli.arguments import target
 from fastflight.cli.interruption import interruptible
 from fastflight.cli.options import DevicePath, Interrupt
 from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_device_options
-from fastflight.client import FastFlightClient
+from fastflight.client.board import Board
 from fastflight.client.local_names import local_name
 from fastflight.errors import DataError, FileMissing, RequestError
 
@@ -42,9 +42,10 @@ def edit(file: DevicePath, interrupt: Interrupt = False, server: Server = DEFAUL
     at = target(file)
     if at.name in ("", ".", ".."):
         raise RequestError("a folder cannot be edited", where=file, hint="Name a file in it")
-    with server.client() as client:
-        at = at.of(client)
-        before = _read(client, at, interrupt)
+    with server.boards() as boards:
+        at = at.of(boards)
+        board = boards.board(at.device, interrupt=interrupt)
+        before = _read(board, at.path)
         copy = Path(tempfile.mkdtemp(prefix="fastflight-")) / local_name(at.name)
         on_board = before or b""
         try:
@@ -54,13 +55,13 @@ def edit(file: DevicePath, interrupt: Interrupt = False, server: Server = DEFAUL
             if edited == on_board:
                 screen.complain(f"{at}: {'not created' if before is None else 'unchanged'}")
                 return
-            if _read(client, at, interrupt) != before:
+            if _read(board, at.path) != before:
                 raise DataError(
                     "it was changed on the device while you edited it",
                     where=str(at),
                     hint="Compare both, then write yours with fastflight put",
                 )
-            client.put_file(at.device, at.path, copy, resume=False, interrupt=interrupt)
+            board.put_file(at.path, copy, resume=False)
             on_board = edited
             screen.line(f"{at}: {screen.size(len(edited))} written")
         finally:
@@ -70,14 +71,12 @@ def edit(file: DevicePath, interrupt: Interrupt = False, server: Server = DEFAUL
                 shutil.rmtree(copy.parent)
 
 
-def _read(client: FastFlightClient, at: Target, interrupt: bool) -> bytes | None:
+def _read(board: Board, path: str) -> bytes | None:
     """Return the content of the file on the device, or None if there is none."""
-    with tempfile.TemporaryDirectory(prefix="fastflight-") as folder:
-        try:
-            client.get_file(at.device, at.path, f"{folder}/file", resume=False, interrupt=interrupt)
-        except FileMissing:
-            return None
-        return Path(folder, "file").read_bytes()
+    try:
+        return board.read_bytes(path)
+    except FileMissing:
+        return None
 
 
 def _open_editor(path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fastflight.cli import screen
-from fastflight.cli.arguments import Target, device_first, target
+from fastflight.cli.arguments import Target, opened, target
 from fastflight.cli.exit_codes import REFUSED
 from fastflight.cli.globs import expand, is_glob, matches
 from fastflight.cli.interruption import interruptible
@@ -18,7 +18,8 @@ from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_device_op
 from fastflight.errors import FileMissing, RequestError
 
 if TYPE_CHECKING:
-    from fastflight.client import Entry, FastFlightClient
+    from fastflight.client import Entry
+    from fastflight.client.board import Board
 
 
 @interruptible
@@ -36,12 +37,8 @@ def ls(
     at = target(folder, folder=True)
     if recursive and is_glob(at.path):
         raise typer.BadParameter("-r and a glob exclude each other: ** in a glob stands for any folders")
-    with server.client() as client:
-        at = at.of(client)
-        if is_glob(at.path):
-            entries = matches(client, at, interrupt=interrupt)
-        else:
-            entries = client.ls(at.device, at.path, recursive=recursive, interrupt=interrupt)
+    with server.boards() as boards, opened(boards, at.device, interrupt=interrupt) as board:
+        entries = matches(board, at.path) if is_glob(at.path) else board.ls(at.path, recursive=recursive)
     if json:
         screen.as_json([asdict(entry) for entry in entries])
     elif entries:
@@ -55,7 +52,7 @@ def ls(
         ]
         screen.table(("size", "modified", "path"), rows, right=("size",))
     else:
-        screen.complain(f"{at} is empty")
+        screen.complain(f"{board.name}:{at.path} is empty")
 
 
 @interruptible
@@ -74,20 +71,24 @@ def rm(
     targets = [target(path) for path in paths]
     if recursive and not yes and not screen.can_ask():
         raise typer.BadParameter("rm -r asks before it removes, and nobody can answer here: add --yes")
-    with server.client(changes=True) as client:
-        found = expand(client, targets, interrupt=interrupt, folders=recursive)
+    with server.boards(changes=True) as boards:
+        found = expand(boards, targets, interrupt=interrupt, folders=recursive)
         if not recursive:
             for at in found:
-                with device_first(client, at.device):
-                    client.remove(at.device, at.path, interrupt=interrupt)
+                with opened(boards, at.device, interrupt=interrupt) as board:
+                    board.remove(at.path)
             return
-        doomed = {at: _inside(client, at, interrupt) for at in _outermost([at.normal for at in found])}
+        doomed = {}
+        for at in _outermost([at.normal for at in found]):
+            with opened(boards, at.device, interrupt=interrupt) as board:
+                doomed[at] = _inside(board, at.path)
         if not yes:
             _ask(doomed)
         for at, entries in doomed.items():
+            board = boards.board(at.device, interrupt=interrupt)
             # The longest path first: a folder comes after what it contains.
             for path in sorted((entry.path for entry in entries), key=lambda path: path.count("/"), reverse=True):
-                client.remove(at.device, path, interrupt=interrupt)
+                board.remove(path)
             screen.line(f"{at}: {_amount(entries)} removed")
 
 
@@ -101,14 +102,13 @@ def _outermost(targets: Sequence[Target]) -> list[Target]:
     return [at for at in targets if not is_inside(at)]
 
 
-def _inside(client: FastFlightClient, at: Target, interrupt: bool) -> list[Entry]:
+def _inside(board: Board, path: str) -> list[Entry]:
     """Return the file or folder itself and everything in it. The top folder is not in its own list: it stays."""
-    with device_first(client, at.device):
-        entry = client.stat(at.device, at.path, interrupt=interrupt)
-        if entry.kind == "file":
-            return [entry]
-        below = client.ls(at.device, at.path, recursive=True, interrupt=interrupt)
-    return below if at.path == "/" else [entry, *below]
+    entry = board.stat(path)
+    if entry.kind == "file":
+        return [entry]
+    below = board.ls(path, recursive=True)
+    return below if path == "/" else [entry, *below]
 
 
 def _ask(doomed: Mapping[Target, Sequence[Entry]]) -> None:
@@ -142,36 +142,36 @@ def mkdir(
 ) -> None:
     """Make folders on a device."""
     targets = [target(path) for path in paths]
-    with server.client() as client:
-        for at in (each.of(client) for each in targets):
-            with device_first(client, at.device):
+    with server.boards() as boards:
+        for at in targets:
+            with opened(boards, at.device, interrupt=interrupt) as board:
                 if parents:
-                    for folder in _missing(client, at, interrupt):
-                        client.mkdir(at.device, folder, interrupt=interrupt)
+                    for folder in _missing(board, at.path):
+                        board.mkdir(folder)
                 else:
-                    _make(client, at, interrupt)
+                    _make(board, at.path)
 
 
-def _make(client: FastFlightClient, at: Target, interrupt: bool) -> None:
+def _make(board: Board, path: str) -> None:
     try:
-        client.mkdir(at.device, at.path, interrupt=interrupt)
+        board.mkdir(path)
     except FileMissing as error:
-        folder, *inside = _missing(client, at, interrupt)
+        folder, *inside = _missing(board, path)
         if not inside:
             raise
-        where = str(Target(at.device, folder))
+        where = f"{board.name}:{folder}"
         raise FileMissing("there is no such folder", where=where, hint="Make it first, or use mkdir -p") from error
 
 
-def _missing(client: FastFlightClient, at: Target, interrupt: bool) -> list[str]:
+def _missing(board: Board, path: str) -> list[str]:
     """Return the path and its parents, as far as there are no such folders, the uppermost first."""
     missing: list[str] = []
-    path = at.path.rstrip("/")
+    path = path.rstrip("/")
     while path:
         try:
-            if client.stat(at.device, path, interrupt=interrupt).kind == "folder":
+            if board.stat(path).kind == "folder":
                 break
-            raise RequestError("this is a file, not a folder", where=str(Target(at.device, path)))
+            raise RequestError("this is a file, not a folder", where=f"{board.name}:{path}")
         except FileMissing:
             missing.insert(0, path)
             path = path.rpartition("/")[0]
@@ -187,12 +187,12 @@ def mv(
     server: Server = DEFAULT_SERVER,
 ) -> None:
     """Rename a file or folder of a device."""
-    with server.client(changes=True) as client:
-        at = target(path).of(client)
-        new = target(to if ":" in to else f"{at.device}:{to}").of(client)
+    with server.boards(changes=True) as boards:
+        at = target(path).of(boards)
+        new = target(to if ":" in to else f"{at.device}:{to}").of(boards)
         if new.device != at.device:
             raise typer.BadParameter("both paths must be on one device; use cp between devices")
-        client.rename(at.device, at.path, new.path, interrupt=interrupt)
+        boards.board(at.device, interrupt=interrupt).rename(at.path, new.path)
 
 
 @interruptible
@@ -202,10 +202,10 @@ def hash(
 ) -> None:
     """Show the digests of files, as their boards compute them: sha256, or crc32 on boards without it."""
     targets = [target(path) for path in paths]
-    with server.client() as client:
-        for at in expand(client, targets, interrupt=interrupt, folders=False):
-            with device_first(client, at.device):
-                digest = client.hash(at.device, at.path, interrupt=interrupt)
+    with server.boards() as boards:
+        for at in expand(boards, targets, interrupt=interrupt, folders=False):
+            with opened(boards, at.device, interrupt=interrupt) as board:
+                digest = board.hash(at.path)
             if json:
                 screen.as_json({"device": at.device, "path": at.path, **asdict(digest)})
             else:

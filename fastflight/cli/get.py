@@ -125,20 +125,20 @@ def get(
     is_piped = place is None and head is None and not json and not sys.stdout.isatty()
     printing = place == STDOUT or printed is not None or is_piped
     options = FileOptions(transfer=transfer, mode=mode, interrupt=interrupt)
-    with server.client() as client, nullcontext() if fleet else device_first(client, (at := at.of(client)).device):
-        copies = Copies(client, options, skip_unchanged, resume, json=json)
+    with server.boards() as boards, nullcontext() if fleet else device_first(boards, (at := at.of(boards)).device):
+        copies = Copies(boards, options, skip_unchanged, resume, json=json)
         if recursive:
             copies.copy_folder(at, _folder(place or "./", at.name))
             return
         if several:
-            found = expand(client, [at], interrupt=interrupt, folders=False)
+            found = expand(boards, [at], interrupt=interrupt, folders=False)
             if len(found) > 1:
                 _copy_all(copies, found, None if format or of_rows or head else place)
                 return
             (at,) = found
         own = format_of(at.path)
         if printing and not (fleet or of_rows or head) and format in (None, "raw") and printed in (None, own):
-            print_bytes(client, at, screen.bytes_writer(), options)
+            print_bytes(boards.board(at.device, **options), at.path, screen.bytes_writer())
             return
         path = None if place is None or printing else _file(place, at.name)
         if path is not None and not fleet and not head and is_copy(at.path, path.name, format):
@@ -153,7 +153,7 @@ def get(
         )
         if (path is not None or printing) and format is None and own == "raw":
             if not fleet:
-                client.stat(at.device, at.path, interrupt=interrupt)  # a typo in the path comes first
+                boards.board(at.device, interrupt=interrupt).stat(at.path)  # a typo in the path comes first
             other = f"an output that is not {path.suffix}" if path else "leave the options of rows out"
             raise RequestError(
                 "the file's ending does not name a table format",
@@ -162,6 +162,7 @@ def get(
             )
         from fastflight.cli.get_rows import read_rows, text_format
 
+        client = boards.tables
         read = partial(
             partial(client.read_fleet, ordered=ordered) if fleet else client.read,
             at.device,

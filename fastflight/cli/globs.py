@@ -12,11 +12,13 @@ from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from fastflight.cli.arguments import Target, device_first
+from fastflight.cli.arguments import Target, opened
 from fastflight.errors import RequestError
 
 if TYPE_CHECKING:
-    from fastflight.client import Entry, FastFlightClient
+    from fastflight.cli.server_options import Boards
+    from fastflight.client import Entry
+    from fastflight.client.board import Board
 
 GLOB = frozenset("*?[")
 ANY_FOLDERS = "**"
@@ -27,17 +29,17 @@ def is_glob(text: str) -> bool:
     return bool(GLOB.intersection(text))
 
 
-def matches(client: FastFlightClient, at: Target, *, interrupt: bool = False, folders: bool = True) -> list[Entry]:
-    """Return the files and folders of a device that the glob `at` matches; without `folders`, only the files.
+def matches(board: Board, path: str, *, folders: bool = True) -> list[Entry]:
+    """Return the files and folders of a board that the glob `path` matches; without `folders`, only the files.
 
     Raises `RequestError` if there are none.
     """
-    parts = [part for part in at.path.split("/") if part]
+    at = Target(board.name, path)
+    parts = [part for part in path.split("/") if part]
     fixed = next(index for index, part in enumerate(parts) if is_glob(part))
     folder, pattern = "/" + "/".join(parts[:fixed]), parts[fixed:]
     recursive = len(pattern) > 1 or ANY_FOLDERS in pattern
-    with device_first(client, at.device):
-        entries = client.ls(at.device, folder, recursive=recursive, interrupt=interrupt)
+    entries = board.ls(folder, recursive=recursive)
     exact = "/" + "/".join(parts)
     found = [entry for entry in entries if entry.path == exact]
     if not found:
@@ -52,14 +54,13 @@ def matches(client: FastFlightClient, at: Target, *, interrupt: bool = False, fo
     return files
 
 
-def expand(
-    client: FastFlightClient, targets: Iterable[Target], *, interrupt: bool = False, folders: bool = True
-) -> list[Target]:
+def expand(boards: Boards, targets: Iterable[Target], *, interrupt: bool = False, folders: bool = True) -> list[Target]:
     """Return `targets` with each glob replaced by what it matches, each path once. `folders` is as in `matches`."""
     found: dict[Target, None] = {}
-    for at in (each.of(client) for each in targets):
+    for at in (each.of(boards) for each in targets):
         if is_glob(at.path):
-            entries = matches(client, at, interrupt=interrupt, folders=folders)
+            with opened(boards, at.device, interrupt=interrupt) as board:
+                entries = matches(board, at.path, folders=folders)
             found |= dict.fromkeys(Target(at.device, entry.path) for entry in entries)
         else:
             found[at] = None

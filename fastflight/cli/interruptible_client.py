@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from concurrent.futures import Future, wait
 from functools import partial
 from importlib.abc import MetaPathFinder
@@ -20,13 +20,8 @@ from pyarrow import flight
 from fastflight.cli.interruption import LOOK_SECONDS
 from fastflight.client import FastFlightClient
 from fastflight.client.connection import ServerConnection
-from fastflight.client.device_files import Download
-from fastflight.client.interaction import Interaction
-from fastflight.client.meaning import content, text, understood
 from fastflight.client.options import FileOptions
-from fastflight.client.server_files import ServerFiles
-from fastflight.errors import TransportClosed
-from fastflight.service.requests import DEVICE_GONE, SERVER_DRAINING
+from fastflight.client.server_board import ServerBoard
 
 T = TypeVar("T")
 
@@ -41,54 +36,14 @@ class InterruptibleClient(FastFlightClient):
 
     _connection_class = _Connection
 
-    def exec_rows(
-        self, device: str, code: str, *, timeout: float | None = None, interrupt: bool = False
-    ) -> Generator[dict[str, Any], None, None]:
-        """Run code and yield its output by lines: `line`, `time` and `text`. At the end, raise its error."""
-        with self.exec(device, code, timeout=timeout, interrupt=interrupt) as stream:
-            for batch in stream:
-                yield from batch.to_pylist()
+    def board(self, device: str, **options: Unpack[FileOptions]) -> ServerBoard:
+        """Return a device of the server."""
+        return ServerBoard(self._connection, device, options)
 
-    def terminal(self, device: str) -> ServerTerminal:
-        """Take the device's line, to send keys and receive what the board prints."""
-        return ServerTerminal(self.interact(device))
-
-    def file_bytes(
-        self, device: str, path: str, *, offset: int = 0, limit: int | None = None, **options: Unpack[FileOptions]
-    ) -> Download[bytes]:
-        """Read the bytes of a file from `offset` on, at most `limit`."""
-        return ServerFiles(self._connection, device, options).read(path, offset, limit)
-
-
-class ServerTerminal:
-    """The methods of `BoardTerminal`, over a session that holds the device's line."""
-
-    def __init__(self, session: Interaction) -> None:
-        self._session = session
-        self.send = session.send
-        self.done = session.done
-        self.cancel = session.cancel
-        self.settle = session.settle
-
-    def receive(self) -> list[tuple[bool, bytes]] | None:
-        """As `BoardTerminal.receive`. Raises `TransportClosed` if the session was ended by the board or the server."""
-        batch = self._session.receive()
-        if batch is None:
-            self._check_end()
-            return None
-        with understood("a row of the session"):
-            # Without the column of times, for which Arrow would import pandas.
-            rows = batch.select(["direction", "data"]).to_pylist()
-            return [(row["direction"] == "rx", content(row["data"])) for row in rows]
-
-    def _check_end(self) -> None:
-        summary = self._session.rows.summary
-        if summary.get("ended") == DEVICE_GONE:
-            with understood("the end of a session"):
-                why = text(summary.get("why", ""))
-            raise TransportClosed(why or "the board is gone")
-        if summary.get("ended") == SERVER_DRAINING:
-            raise TransportClosed("the server shuts down")
+    @property
+    def tables(self) -> InterruptibleClient:
+        """The client itself, which can read rows."""
+        return self
 
 
 class _FlightClient:

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fastflight.cli import screen
-from fastflight.cli.arguments import device_name
+from fastflight.cli.arguments import opened
 from fastflight.cli.exit_codes import REFUSED
 from fastflight.cli.interruption import LOOK_SECONDS, interruptible
 from fastflight.cli.keyboard import Keyboard
 from fastflight.cli.mounted_folder import Folder
 from fastflight.cli.options import DeviceName, Interrupt
-from fastflight.cli.repl import Output, Terminal, talk
+from fastflight.cli.repl import Output, talk
 from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_device_options
 from fastflight.errors import BusyError, DeviceError, FastFlightError
 from fastflight.protocol.mount import MountAnswers
@@ -35,7 +35,7 @@ from fastflight.protocol.mounted_board import (
 )
 
 if TYPE_CHECKING:
-    from fastflight.cli.interruptible_client import InterruptibleClient
+    from fastflight.client.board import Board, Terminal
 
 # What a board needs for it, as `fastflight info` names it.
 NEEDED = ("stdin.buffer", "stdout.buffer", "binascii.crc32", "os.ilistdir")
@@ -76,13 +76,13 @@ def mount(
     if not folder.is_dir():
         raise typer.BadParameter(f"{str(folder)!r} is not a folder")
     files = Folder(folder, read_only=read_only, unsafe_links=unsafe_links)
-    with server.client() as client, closing(files):
-        name = device_name(client, device)
+    with server.boards() as boards, opened(boards, device, interrupt=interrupt) as board, closing(files):
+        name = board.name
         if code is None:
             with Keyboard() as keyboard:
-                answers = _type(client, name, files, keyboard, interrupt)
+                answers = _type(board, files, keyboard)
         else:
-            answers = _run(_mounted(client, name, files, code, interrupt, restart=True))
+            answers = _run(_mounted(board, files, code, restart=True))
     if answers.was_reset:
         screen.complain(f"{name}: the board was reset, which has unmounted {POINT}")
     elif answers.ended is None:
@@ -105,7 +105,7 @@ class MountedTerminal:
         self.settle = terminal.settle
 
     def receive(self) -> list[tuple[bool, bytes]] | None:
-        """As `BoardTerminal.receive`. The result is empty if the board has only asked questions.
+        """As `Terminal.receive`. The result is empty if the board has only asked questions.
 
         None also if the board's prompt is back after a soft reset: the folder is no longer mounted.
         """
@@ -153,13 +153,13 @@ class MountedTerminal:
         self._terminal.done()
 
 
-def _type(client: InterruptibleClient, name: str, files: Folder, keyboard: Keyboard, interrupt: bool) -> MountAnswers:
+def _type(board: Board, files: Folder, keyboard: Keyboard) -> MountAnswers:
     """Mount the folder, and send keys until the user leaves. Mount it again after each soft reset."""
     again = ""
     while True:
-        terminal = _mounted(client, name, files, "", interrupt, restart=not again)
+        terminal = _mounted(board, files, "", restart=not again)
         if again or keyboard.is_terminal:
-            screen.complain(f"{files.top} is {POINT} of {name}{again}. Ctrl-] leaves.")
+            screen.complain(f"{files.top} is {POINT} of {board.name}{again}. Ctrl-] leaves.")
         terminal.send(START_LINE)
         talk(terminal, keyboard, Output(None, False))
         if not terminal.answers.was_reset:
@@ -168,31 +168,31 @@ def _type(client: InterruptibleClient, name: str, files: Folder, keyboard: Keybo
         again = " again"
 
 
-def _mounted(
-    client: InterruptibleClient, name: str, files: Folder, code: str, interrupt: bool, *, restart: bool
-) -> MountedTerminal:
+def _mounted(board: Board, files: Folder, code: str, *, restart: bool) -> MountedTerminal:
     """Give the board what it needs to mount the folder, and return a terminal that answers its questions.
 
     With `restart` in an interpreter that has imported nothing yet.
     """
-    info: dict[str, Any] = client.info(name, interrupt=interrupt)
+    info: dict[str, Any] = board.info()
     features = info["features"]
     if info["capabilities"] != "none":
         raise BusyError(
             "a program runs on the board, and the folder is mounted at the board's own prompt",
             holder="the board's own program",
             hint="Stop the program: --interrupt",
-            where=name,
+            where=board.name,
         )
     if missing := [feature for feature in NEEDED if feature not in features]:
         hint = "Copy the folder: fastflight sync"
-        raise DeviceError(f"this board cannot mount a folder, it has no {', '.join(missing)}", where=name, hint=hint)
+        raise DeviceError(
+            f"this board cannot mount a folder, it has no {', '.join(missing)}", where=board.name, hint=hint
+        )
     if restart:
-        client.reset(name, main=False, interrupt=interrupt)
+        board.reset(main=False)
     sizes = sizes_for(info["free_memory"] or 0, info["platform"])
-    for row in client.exec_rows(name, install_code(sizes, code), interrupt=interrupt):
+    for row in board.exec(install_code(sizes, code)):
         screen.line(row["text"])
-    return MountedTerminal(client.terminal(name), MountAnswers(files, sizes=sizes, deflate=INFLATES in features))
+    return MountedTerminal(board.terminal(), MountAnswers(files, sizes=sizes, deflate=INFLATES in features))
 
 
 def _run(terminal: MountedTerminal) -> MountAnswers:

@@ -2,12 +2,44 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, TypeVar
 
 import typer
 
 from fastflight.errors import FastFlightError
 from fastflight.service.choices import Format, Method, Mode
+
+R = TypeVar("R")
+
+
+def with_options(
+    command: Callable[..., R], name: str, group: Mapping[str, Any], value_of: Callable[[dict[str, Any]], Any]
+) -> Callable[..., R]:
+    """Return `command` with the options of `group`, annotations by name, in place of its parameter `name`.
+
+    The parameter gets what `value_of` returns for the values of the options; those that are left out are None.
+    """
+    signature = inspect.signature(command, eval_str=True)
+
+    @functools.wraps(command)
+    def run(*args: Any, **kwargs: Any) -> R:
+        values = {option: kwargs.pop(option) for option in group}
+        return command(*args, **kwargs, **{name: value_of(values)})
+
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    parameters: list[inspect.Parameter] = []
+    for parameter in signature.parameters.values():
+        if parameter.name == name:
+            parameters += [inspect.Parameter(each, keyword, default=None, annotation=group[each]) for each in group]
+        else:
+            has_keywords = bool(parameters) and parameters[-1].kind == keyword
+            parameters.append(parameter.replace(kind=keyword) if has_keywords else parameter)
+    run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return run
 
 
 def device_names(context: typer.Context, incomplete: str) -> list[str]:
@@ -19,8 +51,8 @@ def device_names(context: typer.Context, incomplete: str) -> list[str]:
 
     given = {name: context.params.get(name) for name in SERVER_OPTIONS}
     try:
-        with Server(given.pop("server"), given).client() as client:
-            return [each.name for each in client.devices() if each.name.startswith(incomplete)]
+        with Server(given.pop("server"), given).boards() as boards:
+            return [each.name for each in boards.devices() if each.name.startswith(incomplete)]
     except (FastFlightError, typer.Exit, typer.BadParameter):
         return []
 

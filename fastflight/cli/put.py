@@ -87,17 +87,17 @@ def put(
     options = FileOptions(transfer=transfer, deflate=deflate, mode=mode, interrupt=interrupt)
     with (
         _stdin_file() if from_stdin else nullcontext(source) as source,
-        server.client(changes=True) as client,
-        device_first(client, (at := at.of(client)).device),
+        server.boards(changes=True) as boards,
+        device_first(boards, (at := at.of(boards)).device),
     ):
-        copies = Copies(client, options, skip_unchanged, resume, ignore, json)
+        copies = Copies(boards, options, skip_unchanged, resume, ignore, json)
         if recursive:
             copies.copy_folder(source, at)
         elif copied:
             copies.copy_file(source, at)
         else:
             with copy_progress(str(at), hidden=json) as progress:
-                written = client.write(
+                written = boards.tables.write(
                     at.device,
                     at.path,
                     source,

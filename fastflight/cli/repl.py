@@ -1,6 +1,6 @@
 """`fastflight repl`: a terminal of a board.
 
-A `ServerTerminal` or a `BoardTerminal` holds the device's line. The main thread sends the keys, and a thread of its own
+A `Terminal` holds the device's line. The main thread sends the keys, and a thread of its own
 shows what the board sends: unchanged, because line editing on a board works with escape sequences.
 """
 
@@ -9,11 +9,11 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import nullcontext
 from io import FileIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Protocol
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -26,7 +26,7 @@ from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_device_op
 from fastflight.errors import BusyError, FastFlightError, Stopped, TransportError
 
 if TYPE_CHECKING:
-    from fastflight.cli.interruptible_client import InterruptibleClient
+    from fastflight.client.board import Board, Terminal
 
 # Ctrl-]: the usual key for leaving a terminal program, and of no use on a board.
 LEAVE = b"\x1d"
@@ -40,24 +40,6 @@ LEAVE_SECONDS = 5.0
 HEX_BYTES = 16
 # Errors of a session that a new one may not have.
 PASSING = (TransportError, BusyError, Stopped)
-
-
-class Terminal(Protocol):
-    """What holds a device's line: a `BoardTerminal` or a `ServerTerminal`, which describe the methods."""
-
-    @property
-    def send(self) -> Callable[[bytes], None]: ...
-
-    @property
-    def done(self) -> Callable[[], None]: ...
-
-    @property
-    def cancel(self) -> Callable[[], None]: ...
-
-    @property
-    def settle(self) -> Callable[[], None]: ...
-
-    def receive(self) -> list[tuple[bool, bytes]] | None: ...
 
 
 @interruptible
@@ -84,11 +66,12 @@ def repl(
     Then the command ends when the board has printed nothing for 2 seconds.
     """
     keyboard = Keyboard()
-    with server.client() as client, log.open("ab", buffering=0) if log else nullcontext() as logged:
-        name = device_name(client, device)
-        url = next((each.url for each in client.devices() if each.name == name), "")
+    with server.boards() as boards, log.open("ab", buffering=0) if log else nullcontext() as logged:
+        name = device_name(boards, device)
+        board = boards.board(name)
+        url = next((each.url for each in boards.devices() if each.name == name), "")
         output = Output(logged, hex)
-        terminal: Terminal | None = client.terminal(name)
+        terminal: Terminal | None = board.terminal()
         with keyboard:
             if keyboard.is_terminal:
                 screen.complain(f"Connected to {name} ({url}). Ctrl-] leaves; all other keys go to the board.")
@@ -100,7 +83,7 @@ def repl(
                     if not (reconnect and keyboard.is_terminal):
                         raise
                     screen.complain(f"{name}: {error.what}. Waiting for it; Ctrl-] leaves.")
-                terminal = _connect_again(client, name, keyboard)
+                terminal = _connect_again(board, keyboard)
                 if terminal is not None:
                     screen.complain(f"{name}: connected again.")
 
@@ -158,14 +141,14 @@ def _send_text(terminal: Terminal, keyboard: Keyboard, shown: _Showing) -> None:
         pass
 
 
-def _connect_again(client: InterruptibleClient, name: str, keyboard: Keyboard) -> Terminal | None:
+def _connect_again(board: Board, keyboard: Keyboard) -> Terminal | None:
     """Wait for the device and take its line again. None if the user leaves. Other keys are dropped."""
     while True:
         keys = keyboard.read(RETRY_SECONDS)
         if keys is not None and (LEAVE in keys or not keys):
             return None
         try:
-            return client.terminal(name)
+            return board.terminal()
         except PASSING:
             continue
 

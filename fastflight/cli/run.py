@@ -11,7 +11,7 @@ import typer
 
 from fastflight import own_code
 from fastflight.cli import screen
-from fastflight.cli.arguments import device_name
+from fastflight.cli.arguments import opened
 from fastflight.cli.interruption import interruptible
 from fastflight.cli.keyboard import standard_input
 from fastflight.cli.options import AsJson, Interrupt
@@ -99,8 +99,9 @@ def _show_output(
     server: Server, device: str | None, code: str, timeout: float | None, interrupt: bool, json: bool
 ) -> None:
     with (
-        server.client() as client,
-        closing(client.exec_rows(device_name(client, device), code, timeout=timeout, interrupt=interrupt)) as rows,
+        server.boards() as boards,
+        opened(boards, device, interrupt=interrupt) as board,
+        closing(board.exec(code, timeout)) as rows,
     ):
         for row in rows:
             if json:

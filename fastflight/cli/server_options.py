@@ -11,30 +11,32 @@ No option takes a token itself: all users of a computer can see its command line
 from __future__ import annotations
 
 import functools
-import inspect
 import logging
 import os
 import socket
 import sys
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack, nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, Self, TypeVar, Unpack
 from urllib.parse import urlsplit
 
 import typer
 
 from fastflight.cli import screen
-from fastflight.cli.chain import shared_clients
+from fastflight.cli.chain import shared_boards
 from fastflight.cli.exit_codes import REFUSED, usage_errors
+from fastflight.cli.options import with_options
 from fastflight.client.answers import DEFAULT_LOCATION, SERVER_VARIABLE, server_url
 from fastflight.errors import RequestError, TransportError
 
 if TYPE_CHECKING:
-    from fastflight.app.local_board import LocalBoard
+    from fastflight.app.local_board import PluggedBoard
     from fastflight.cli.interruptible_client import InterruptibleClient
-    from fastflight.client import Credentials
+    from fastflight.client import Credentials, Device
+    from fastflight.client.board import Board
+    from fastflight.client.options import FileOptions
 
 R = TypeVar("R")
 
@@ -83,25 +85,34 @@ class Server:
         """Whether this is the board that happens to be plugged in: none is named, and no server answers."""
         return self.or_board and self.url is None and self.device is None and not _listens(DEFAULT_LOCATION)
 
-    def client(self, *, changes: bool = False) -> InterruptibleClient:
-        """Return a client of this server. A wrong URL or credential is reported as a wrong command line.
+    @contextmanager
+    def boards(self, *, changes: bool = False) -> Iterator[Boards]:
+        """Use its boards. A wrong URL or credential is reported as a wrong command line.
 
-        Commands of a chain (`chain`) share it. With `changes`, the command overwrites or removes something: it asks
+        Commands of a chain (`chain`) share them. With `changes`, the command overwrites or removes something: it asks
         first if the board is there by chance, and ends if the answer is not yes.
         """
-        shared = shared_clients()
+        shared = shared_boards()
         if changes and not (shared is not None and shared.is_named) and self.is_by_chance:
             _ask_for_board()
-        if shared is None:
-            return self._open()
-        return cast("InterruptibleClient", nullcontext(shared.client(self, self._open)))
+        if shared is not None:
+            yield shared.boards(self, self._open)
+            return
+        with self._open() as boards:
+            yield boards
 
-    def _open(self) -> InterruptibleClient:
+    @contextmanager
+    def client(self) -> Iterator[InterruptibleClient]:
+        """Use a client that reads rows, as `boards`. A board without a server gets one in this process."""
+        with self.boards() as boards:
+            yield boards.tables
+
+    def _open(self) -> AbstractContextManager[Boards]:
         if self.device is not None:
-            return _client_of_board(self.device, self.agent)
+            return _BoardAlone(self.device, self.agent)
         if self.is_by_chance:
             try:
-                return _client_of_board("auto", self.agent)
+                return _BoardAlone("auto", self.agent)
             except TransportError as error:
                 raise TransportError(
                     f"no server runs there, and {error.what}",
@@ -111,55 +122,56 @@ class Server:
         return _client_of_server(self)
 
 
-class _BoardClient:
-    """A client of one board without a server, which starts with the few verbs of `LocalBoard` and loads no Arrow.
+class Boards(Protocol):
+    """The boards that a command can use: the devices of a server, or one board without a server."""
 
-    The first verb that it lacks closes the board, and calls `open_full` for a server in this process and its client.
-    From then on, all verbs are that client's.
-    """
+    def devices(self) -> list[Device]: ...
 
-    def __init__(self, board: LocalBoard, open_full: Callable[[ExitStack], InterruptibleClient]) -> None:
-        self._client: LocalBoard | InterruptibleClient = board
-        self._open_full = open_full
-        self._parts = ExitStack()
-        self._parts.callback(board.close)
+    def board(self, device: str, **options: Unpack[FileOptions]) -> Board: ...
 
-    def __getattr__(self, verb: str) -> Any:
-        return getattr(self._client if hasattr(self._client, verb) else self._full, verb)
+    @property
+    def tables(self) -> InterruptibleClient:
+        """A client that reads rows."""
+        ...
+
+
+class _BoardAlone:
+    """The board at `url`, without a server. Loads no Arrow, until its rows are read: for them a server starts here."""
+
+    def __init__(self, url: str, agent: bool) -> None:
+        from fastflight.app.local_board import PluggedBoard
+
+        with usage_errors():
+            self._board = PluggedBoard(url, agent=agent)
+        self._agent = agent
+        self._current: PluggedBoard | InterruptibleClient = self._board
+        self._until = ExitStack()
+        self._until.callback(self._board.close)
+
+    def devices(self) -> list[Device]:
+        return self._current.devices()
+
+    def board(self, device: str, **options: Unpack[FileOptions]) -> Board:
+        return self._current.board(device, **options)
 
     @functools.cached_property
-    def _full(self) -> InterruptibleClient:
-        self._client.close()  # the port of a board has one owner
-        self._client = self._open_full(self._parts)
-        return self._client
+    def tables(self) -> InterruptibleClient:
+        from fastflight.app.local_board import open_local_board
+        from fastflight.cli.interruptible_client import InterruptibleClient, keep_pandas_out
+        from fastflight.cli.log import log_to_stderr
 
-    def close(self) -> None:
-        self._parts.close()
+        self._board.close()  # the port of a board has one owner
+        keep_pandas_out()
+        log_to_stderr(as_json=False, least=logging.ERROR)
+        running = self._until.enter_context(open_local_board(self._board.name, self._board.url, agent=self._agent))
+        self._current = client = self._until.enter_context(InterruptibleClient(running.location))
+        return client
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
-
-
-def _client_of_board(url: str, agent: bool) -> InterruptibleClient:
-    """Return a client of one board without a server. For verbs that `LocalBoard` lacks, one starts in this process."""
-    from fastflight.app.local_board import LocalBoard
-
-    def open_full(parts: ExitStack) -> InterruptibleClient:
-        from fastflight.app.local_board import open_local_board
-        from fastflight.cli.interruptible_client import InterruptibleClient, keep_pandas_out
-        from fastflight.cli.log import log_to_stderr
-
-        keep_pandas_out()
-        log_to_stderr(as_json=False, least=logging.ERROR)
-        running = parts.enter_context(open_local_board(board.name, board.url, agent=agent))
-        return parts.enter_context(InterruptibleClient(running.location))
-
-    with usage_errors():
-        board = LocalBoard(url, agent=agent)
-    return cast("InterruptibleClient", _BoardClient(board, open_full))
+        self._until.close()
 
 
 def _ask_for_board() -> None:
@@ -245,38 +257,20 @@ DEVICE_OPTIONS: Mapping[str, Any] = {
 
 
 def with_server_options(command: Callable[..., R]) -> Callable[..., R]:
-    """Return `command` with the options of `SERVER_OPTIONS` in place of its parameter `server`.
-
-    The result makes a `Server` of the options and passes it on.
-    """
-    return _with_options(command, SERVER_OPTIONS)
+    """Return `command` with the options of `SERVER_OPTIONS` in place of its parameter `server`, a `Server`."""
+    return with_options(command, "server", SERVER_OPTIONS, _server)
 
 
 def with_device_options(command: Callable[..., R]) -> Callable[..., R]:
-    """Return `command` with the options of `DEVICE_OPTIONS` in place of its parameter `server`."""
-    return _with_options(command, DEVICE_OPTIONS)
+    """Return `command` with the options of `DEVICE_OPTIONS` in place of its parameter `server`, a `Server`."""
+    return with_options(command, "server", DEVICE_OPTIONS, lambda values: _server(values, or_board=True))
 
 
-def _with_options(command: Callable[..., R], offered: Mapping[str, Any]) -> Callable[..., R]:
-    signature = inspect.signature(command, eval_str=True)
-
-    @functools.wraps(command)
-    def run(*args: Any, **kwargs: Any) -> R:
-        values = {name: kwargs.pop(name) for name in offered}
-        url, board = values.pop("server"), values.pop("board", None)
-        agent = bool(values.pop("agent", False))
-        if board is not None and url not in (None, os.environ.get(SERVER_VARIABLE)):
-            raise typer.BadParameter("--server and --device exclude each other: leave one of them out")
-        return command(*args, **kwargs, server=Server(url, values, board, offered is DEVICE_OPTIONS, agent))
-
-    options = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
-        for name, annotation in offered.items()
-    ]
-    own = [parameter for parameter in signature.parameters.values() if parameter.name != "server"]
-    run.__signature__ = signature.replace(parameters=[*own, *options])  # type: ignore[attr-defined]
-    run.__annotations__ = {parameter.name: parameter.annotation for parameter in (*own, *options)}
-    return run
+def _server(values: dict[str, Any], *, or_board: bool = False) -> Server:
+    url, board, agent = values.pop("server"), values.pop("board", None), bool(values.pop("agent", False))
+    if board is not None and url not in (None, os.environ.get(SERVER_VARIABLE)):
+        raise typer.BadParameter("--server and --device exclude each other: leave one of them out")
+    return Server(url, values, board, or_board, agent)
 
 
 def read_credentials(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -20,9 +20,6 @@ from fastflight.client.local_files import is_left_out
 from fastflight.client.options import FileOptions
 from fastflight.errors import BusyError, TransportError
 from fastflight.extras import needs
-
-if TYPE_CHECKING:
-    from fastflight.cli.interruptible_client import InterruptibleClient
 
 # How often `--watch` tries a device again that was busy or away.
 RETRY_SECONDS = 2.0
@@ -68,28 +65,28 @@ def sync(
             ignore = [] if everything or not Path(there).is_dir() else globs_to_ignore(Path(there))
         else:
             raise typer.BadParameter("one of the two folders must be on a device, as DEVICE:PATH, and one must not")
-    with server.client(changes=isinstance(there, Target)) as client:
-        copies = Copies(client, FileOptions(interrupt=interrupt), True, ignore=ignore, delete=delete, json=json)
+    with server.boards(changes=isinstance(there, Target)) as boards:
+        copies = Copies(boards, FileOptions(interrupt=interrupt), True, ignore=ignore, delete=delete, json=json)
         if isinstance(here, Target):
-            at = here.of(client)
-            with device_first(client, at.device):
+            at = here.of(boards)
+            with device_first(boards, at.device):
                 copies.copy_folder(at, Path(str(there)))
             return
         assert isinstance(there, Target)
-        at = there.of(client)
-        with device_first(client, at.device):
-            _send(copies, client, Path(here), at, reset)
+        at = there.of(boards)
+        with device_first(boards, at.device):
+            _send(copies, Path(here), at, reset)
         if watch:
-            _follow(copies, client, Path(here), at, reset, quiet)
+            _follow(copies, Path(here), at, reset, quiet)
 
 
-def _send(copies: Copies, client: InterruptibleClient, folder: Path, at: Target, reset: bool) -> None:
+def _send(copies: Copies, folder: Path, at: Target, reset: bool) -> None:
     tree = copies.copy_folder(folder, at)
     if reset and (tree.files or tree.removed):
-        client.reset(at.device)
+        copies.boards.board(at.device).reset()
 
 
-def _follow(copies: Copies, client: InterruptibleClient, folder: Path, at: Target, reset: bool, quiet: float) -> None:
+def _follow(copies: Copies, folder: Path, at: Target, reset: bool, quiet: float) -> None:
     """Copy the folder again after each change, until Ctrl-C. A device that is busy or away is tried again."""
     screen.complain(f"watching {folder}; Ctrl-C ends this")
     # At first: the folder may have changed between its copy and the start of the watch.
@@ -98,7 +95,7 @@ def _follow(copies: Copies, client: InterruptibleClient, folder: Path, at: Targe
         if not (changed or behind):
             continue
         try:
-            _send(copies, client, folder, at, reset)
+            _send(copies, folder, at, reset)
             behind, trouble = False, ""
         except (BusyError, TransportError) as error:
             if str(error) != trouble:

@@ -6,13 +6,12 @@ options. What is not said on the command line is not in the `TextOptions`: the s
 
 from __future__ import annotations
 
-import functools
-import inspect
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, TypeVar, cast
 
 import typer
 
+from fastflight.cli.options import with_options
 from fastflight.client.options import TextOptions
 from fastflight.service.choices import Decimal
 
@@ -43,27 +42,11 @@ OPTIONS: Mapping[str, Any] = {
 
 def with_text_options(command: Callable[..., R]) -> Callable[..., R]:
     """Return `command` with `OPTIONS` in place of its parameter `text`."""
-    signature = inspect.signature(command, eval_str=True)
-
-    @functools.wraps(command)
-    def run(*args: Any, **kwargs: Any) -> R:
-        options = {name: value for name in OPTIONS if (value := kwargs.pop(name)) is not None}
-        return command(*args, **kwargs, text=_as_keys(options))
-
-    options = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
-        for name, annotation in OPTIONS.items()
-    ]
-    own = [parameter for parameter in signature.parameters.values() if parameter.name != "text"]
-    # Before the parameter `server`, which another decorator replaces by the options of a connection.
-    at = next((number for number, each in enumerate(own) if each.name == "server"), len(own))
-    parameters = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own[at:]]
-    run.__signature__ = signature.replace(parameters=[*own[:at], *options, *parameters])  # type: ignore[attr-defined]
-    run.__annotations__ = {each.name: each.annotation for each in (*own[:at], *options, *parameters)}
-    return run
+    return with_options(command, "text", OPTIONS, _as_keys)
 
 
-def _as_keys(options: dict[str, Any]) -> TextOptions:
+def _as_keys(values: dict[str, Any]) -> TextOptions:
+    options = {name: value for name, value in values.items() if value is not None}
     if (header := options.get("header")) is not None and header.isdecimal():
         options["header"] = int(header)
     if (delimiter := options.get("delimiter")) is not None:

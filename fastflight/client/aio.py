@@ -29,7 +29,7 @@ from fastflight.client.parallel import ParallelRowStream
 from fastflight.client.progress import Report
 from fastflight.client.stream import RowStream
 from fastflight.client.stream_aio import AsyncRowStream
-from fastflight.client.threads import Steps, Work, run_in_thread, run_work
+from fastflight.client.threads import CancelScope, run_cancellable, run_in_thread
 from fastflight.concurrency.offload import off_loop, unbroken
 from fastflight.errors import TransportClosed
 from fastflight.service.requests import Request
@@ -74,14 +74,14 @@ def _stream(
     return _described_as(verb, call, "AsyncRowStream")
 
 
-def _work(
+def _cancellable(
     verb: Callable[Concatenate[FastFlightClient, P], T],
 ) -> Callable[Concatenate[AsyncFastFlightClient, P], Coroutine[Any, Any, T]]:
     """Return the coroutine function of a verb that writes or copies. If the task is cancelled, the verb stops."""
 
     async def call(self: AsyncFastFlightClient, /, *args: P.args, **keys: P.kwargs) -> T:
         client = self._blocking()
-        return await run_work(lambda: verb(client, *args, **keys), client.steps.give_up)
+        return await run_cancellable(lambda: verb(client, *args, **keys), client.scope.cancel)
 
     return _described_as(verb, call)
 
@@ -116,7 +116,7 @@ class _Blocking(FastFlightClient):
     def __init__(self, connection: ServerConnection) -> None:
         self.location = connection.location
         self._connection = connection
-        self.steps = Steps()
+        self.scope = CancelScope()
 
     def read_request(self, request: Request, *, progress: Report | None = None) -> RowStream:
         return self._connection.stream(request, progress)
@@ -131,9 +131,8 @@ class _Blocking(FastFlightClient):
     ) -> ParallelRowStream:
         return self._connection.parallel_stream(request, parallel, ordered)
 
-    def _run(self, work: Work[T]) -> T:
-        with self.steps.step(work.give_up):
-            return work.run()
+    def _new_scope(self) -> CancelScope:
+        return self.scope
 
 
 @checks_arguments
@@ -164,12 +163,12 @@ class AsyncFastFlightClient:
     read_request = _stream(FastFlightClient.read_request)
     read_parallel = _stream(FastFlightClient.read_parallel)
     endpoints = _call(FastFlightClient.endpoints)
-    write = _work(FastFlightClient.write)
-    write_request = _work(FastFlightClient.write_request)
-    put_file = _work(FastFlightClient.put_file)
-    get_file = _work(FastFlightClient.get_file)
-    put_tree = _work(FastFlightClient.put_tree)
-    get_tree = _work(FastFlightClient.get_tree)
+    write = _cancellable(FastFlightClient.write)
+    write_request = _cancellable(FastFlightClient.write_request)
+    put_file = _cancellable(FastFlightClient.put_file)
+    get_file = _cancellable(FastFlightClient.get_file)
+    put_tree = _cancellable(FastFlightClient.put_tree)
+    get_tree = _cancellable(FastFlightClient.get_tree)
     exec = _stream(FastFlightClient.exec)
     session = _stream(FastFlightClient.session)
     recording = _stream(FastFlightClient.recording)

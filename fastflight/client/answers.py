@@ -10,8 +10,10 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fastflight.client.local_files import agrees
 from fastflight.client.local_names import board_path, device_name
 from fastflight.client.meaning import text, understood, value, whole
 from fastflight.errors import ProtocolError
@@ -98,6 +100,20 @@ class Digest:
 
     algorithm: str
     digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteEntry:
+    """A file below a folder on a device. The digest is empty if none was requested."""
+
+    size: int
+    algorithm: str = ""
+    digest: str = ""
+
+    def same(self, local: Path) -> bool:
+        """Whether a local file has the same size and digest."""
+        here = local.is_file() and not local.is_symlink() and local.stat().st_size == self.size
+        return here and agrees(local, self.algorithm, self.digest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,5 +251,13 @@ def digest_of(fields: Mapping[str, Any]) -> Digest:
         return Digest(algorithm=text(fields["algorithm"]), digest=text(fields["digest"]))
 
 
-def reset_keys(hard: bool, main: bool) -> dict[str, Any]:
-    return {"kind": "hard"} if hard else {"kind": "soft", "main": main}
+def remote_entries_of(results: Iterable[Any]) -> list[tuple[str, RemoteEntry]]:
+    """Return the results of `file.hash` for a folder: paths on the device, with sizes and digests."""
+    with understood("what the server says of its files"):
+        return [
+            (
+                board_path(text(each["path"])),
+                RemoteEntry(whole(each["size"]), text(each["algorithm"]), text(each["digest"])),
+            )
+            for each in results
+        ]

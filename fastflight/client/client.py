@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
 
 from fastflight.client import answers, call
 from fastflight.client.answers import Copied, CopiedTree, Device, Digest, Entry, Recorded, Written
@@ -25,13 +25,14 @@ from fastflight.client.options import (
     TreeCopyOptions,
     WriteOptions,
     request_keys,
+    split_options,
 )
 from fastflight.client.progress import Report
+from fastflight.client.threads import CancelScope
 from fastflight.service.choices import Mode, SessionFormat
 from fastflight.service.requests import (
     DeviceExec,
     DeviceFile,
-    DeviceListing,
     DeviceSession,
     FleetFile,
     Recording,
@@ -47,11 +48,8 @@ if TYPE_CHECKING:
     from fastflight.client.live import LivePlot
     from fastflight.client.parallel import ParallelRowStream
     from fastflight.client.rows import Writable
-    from fastflight.client.server_files import ServerFiles
+    from fastflight.client.server_board import ServerBoard
     from fastflight.client.stream import RowStream
-    from fastflight.client.threads import Work
-
-T = TypeVar("T")
 
 
 @checks_arguments
@@ -87,8 +85,7 @@ class FastFlightClient:
 
     def ls(self, device: str, path: str = "/", *, recursive: bool = False, interrupt: bool = False) -> list[Entry]:
         """Return the entries of a folder; with `recursive`, of the folders below it as well."""
-        request = call.build(DeviceListing, device=device, path=path, recursive=recursive, interrupt=interrupt)
-        return answers.entries_of(self.read_request(request))
+        return self._board(device, interrupt=interrupt).ls(path, recursive=recursive)
 
     def read(self, device: str, path: str, **options: Unpack[ReadOptions]) -> RowStream:
         """Read the rows of a file. Without `format` and `schema`, the server infers them.
@@ -154,11 +151,11 @@ class FastFlightClient:
         `fastflight.client.options.WriteOptions`.
         """
         request = call.build(DeviceFile, device=device, path=path, **request_keys("write", options))
-        return self._run(self._connection.upload(request, rows, options.get("progress")))
+        return self._upload(request, rows, options.get("progress"))
 
     def write_request(self, request: Request, rows: Writable, *, progress: Report | None = None) -> Written:
         """Write rows to a request that takes them, such as that of an own source. Returns when they are stored."""
-        return self._run(self._connection.upload(request, rows, progress))
+        return self._upload(request, rows, progress)
 
     def put_file(self, device: str, path: str, local: str | Path, **options: Unpack[FileCopyOptions]) -> Copied:
         """Copy a local file to a device, byte for byte.
@@ -166,9 +163,8 @@ class FastFlightClient:
         With `resume`, an interrupted copy leaves what it has stored on the device, and the next copy continues there.
         Options: `fastflight.client.options.FileCopyOptions`.
         """
-        from fastflight.client.file_copy import PutFile
-
-        return self._run(PutFile(self._files(device, "put_file", options), path, local, options))
+        keys, others = split_options("put_file", options)
+        return self._board(device, **keys).put_file(path, local, **others)
 
     def get_file(self, device: str, path: str, local: str | Path, **options: Unpack[FileCopyOptions]) -> Copied:
         """Copy a file of a device to a local file, byte for byte.
@@ -177,12 +173,11 @@ class FastFlightClient:
         still the beginning of the device's file. The old local file stays until the new one is complete. Options:
         `fastflight.client.options.FileCopyOptions`.
         """
-        from fastflight.client.file_copy import GetFile
         from fastflight.client.notebook import reading_bar
 
-        files = self._files(device, "get_file", options)
+        keys, others = split_options("get_file", options)
         with reading_bar(options.get("progress")) as progress:
-            return self._run(GetFile(files, path, local, {**options, "progress": progress}))
+            return self._board(device, **keys).get_file(path, local, **{**others, "progress": progress})
 
     def put_tree(self, device: str, folder: str, local: str | Path, **options: Unpack[TreeCopyOptions]) -> CopiedTree:
         """Copy the files of a local folder and its subfolders to a folder of a device. Links are not copied.
@@ -190,9 +185,8 @@ class FastFlightClient:
         The files are verified on the device before they replace the old ones. Other files there stay, unless the
         option `delete` is set. Options: `fastflight.client.options.TreeCopyOptions`.
         """
-        from fastflight.client.tree_copy import PutTree
-
-        return self._run(PutTree(self._files(device, "put_tree", options), folder, local, options))
+        keys, others = split_options("put_tree", options)
+        return self._board(device, **keys).put_tree(folder, local, **others)
 
     def get_tree(self, device: str, folder: str, local: str | Path, **options: Unpack[TreeCopyOptions]) -> CopiedTree:
         """Copy the files of a device's folder and its subfolders to a local folder.
@@ -200,9 +194,8 @@ class FastFlightClient:
         Each file replaces the old one when it is complete. Raises `DataError`, before anything is written, if a name is
         not safe to use on this computer. Options: `fastflight.client.options.TreeCopyOptions`.
         """
-        from fastflight.client.tree_copy import GetTree
-
-        return self._run(GetTree(self._files(device, "get_tree", options), folder, local, options))
+        keys, others = split_options("get_tree", options)
+        return self._board(device, **keys).get_tree(folder, local, **others)
 
     def exec(
         self, device: str, code: str, *, timeout: float | None = None, mode: Mode = "async", interrupt: bool = False
@@ -308,32 +301,31 @@ class FastFlightClient:
 
     def stat(self, device: str, path: str, *, interrupt: bool = False) -> Entry:
         """Return the entry of a file or folder. Raises `FileMissing` if there is none."""
-        return answers.entry_of(self._connection.act_once("file.stat", device=device, path=path, interrupt=interrupt))
+        return self._board(device, interrupt=interrupt).stat(path)
 
     def hash(self, device: str, path: str, *, limit: int | None = None, interrupt: bool = False) -> Digest:
         """Have the device digest a file, or its first `limit` bytes. Raises `DeviceError` if the board cannot."""
-        body = {"device": device, "path": path, "limit": limit, "interrupt": interrupt}
-        return answers.digest_of(self._connection.act_once("file.hash", **body))
+        return self._board(device, interrupt=interrupt).hash(path, limit)
 
     def mkdir(self, device: str, path: str, *, interrupt: bool = False) -> None:
         """Create a folder."""
-        self._connection.act("file.mkdir", device=device, path=path, interrupt=interrupt)
+        self._board(device, interrupt=interrupt).mkdir(path)
 
     def remove(self, device: str, path: str, *, interrupt: bool = False) -> None:
         """Remove a file or an empty folder."""
-        self._connection.act("file.remove", device=device, path=path, interrupt=interrupt)
+        self._board(device, interrupt=interrupt).remove(path)
 
     def rename(self, device: str, path: str, to: str, *, interrupt: bool = False) -> None:
         """Move a file or folder to the path `to` on the same device. A file at that path is replaced."""
-        self._connection.act("file.rename", device=device, path=path, to=to, interrupt=interrupt)
+        self._board(device, interrupt=interrupt).rename(path, to)
 
     def info(self, device: str, *, interrupt: bool = False) -> dict[str, Any]:
         """Return what the board reports about itself: firmware, capabilities, free memory and storage."""
-        return self._connection.act_once("device.info", device=device, interrupt=interrupt)
+        return self._board(device, interrupt=interrupt).info()
 
     def reset(self, device: str, *, hard: bool = False, main: bool = True, interrupt: bool = False) -> None:
         """Restart the interpreter, which then runs `main.py` unless `main` is false; with `hard`, restart the board."""
-        self._connection.act("device.reset", device=device, **answers.reset_keys(hard, main), interrupt=interrupt)
+        self._board(device, interrupt=interrupt).reset(hard=hard, main=main)
 
     def health(self) -> dict[str, Any]:
         """Return the server's own report of its health."""
@@ -370,13 +362,19 @@ class FastFlightClient:
         """Close the connection. Make no calls after this; streams that are open continue until they are left."""
         self._connection.close()
 
-    def _run(self, work: Work[T]) -> T:
-        return work.run()
+    def _board(self, device: str, **keys: Any) -> ServerBoard:
+        from fastflight.client.server_board import ServerBoard
 
-    def _files(self, device: str, verb: str, options: Mapping[str, Any]) -> ServerFiles:
-        from fastflight.client.server_files import ServerFiles
+        return ServerBoard(self._connection, device, keys, self._new_scope())
 
-        return ServerFiles(self._connection, device, request_keys(verb, options))
+    def _upload(self, request: Request, rows: Any, progress: Report | None) -> Written:
+        upload = self._connection.upload(request, rows, progress)
+        with self._new_scope().stopping(upload.give_up):
+            return upload.run()
+
+    def _new_scope(self) -> CancelScope:
+        """Return the scope of one call. Nothing cancels it here."""
+        return CancelScope()
 
     def __enter__(self) -> Self:
         return self

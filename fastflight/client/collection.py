@@ -29,13 +29,14 @@ import os
 import posixpath
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
 
-from fastflight.client.answers import Digest, Entry
-from fastflight.client.collected_part import PARQUET, ParquetPart, PlainPart, StoredPart
+from fastflight.client.answers import Digest
+from fastflight.client.board import Board
+from fastflight.client.collected_part import PARQUET, ParquetPart, PlainPart, StoredPart, as_parquet
 from fastflight.client.collector import Collector, sync_folder
 from fastflight.client.local_files import agrees, os_errors_of
 from fastflight.client.local_names import local_folder
@@ -60,37 +61,24 @@ print(0)
 REMOVE = "import os\ns=os.stat({path!r})[6]\nif s=={size}:\n os.remove({path!r})\nprint(s)"
 
 
-class Board(Protocol):
-    """The verbs of a client that a collection needs."""
-
-    def ls(self, device: str, path: str = "/", *, recursive: bool = False, interrupt: bool = False) -> list[Entry]: ...
-
-    def hash(self, device: str, path: str, *, limit: int | None = None, interrupt: bool = False) -> Digest: ...
-
-    def file_bytes(self, device: str, path: str, *, offset: int = 0, interrupt: bool = False) -> Any: ...
-
-    def exec_rows(self, device: str, code: str, *, interrupt: bool = False) -> Iterator[dict[str, Any]]: ...
-
-
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """What a run has stored: its `parts`, and their size in `bytes`."""
+    """What a run has stored in `folder`: its `parts`, and their size in `bytes`."""
 
+    folder: Path
     parts: tuple[Path, ...]
     bytes: int
 
 
 class Collection:
-    """The log at `path` of a device, and the `folder` of its parts on this computer. One process may use a folder."""
+    """The log at `path` of a board, and the `folder` of its parts on this computer. One process may use a folder."""
 
     def __init__(
         self,
         board: Board,
-        device: str,
         path: str,
         folder: Path,
         *,
-        interrupt: bool = False,
         convert: Callable[[Path, Path], None] | None = None,
         stopped: Callable[[], bool] = bool,
         clock: Callable[[], float] = time.time,
@@ -101,10 +89,8 @@ class Collection:
         within a part with a `TransportClosed`; the next one continues.
         """
         self._board = board
-        self._device = device
         self._path = posixpath.normpath("/" + path.lstrip("/"))
         self._folder = folder
-        self._interrupt = interrupt
         self._convert = convert
         self._stopped = stopped
         self._clock = clock
@@ -116,9 +102,9 @@ class Collection:
         """Store everything that the log holds now."""
         with os_errors_of(self._folder):
             self._folder.mkdir(parents=True, exist_ok=True)
-            self._collector = Collector.of(self._folder, self._device, self._path)
+            self._collector = Collector.of(self._folder, self._board.name, self._path)
             stored = self._run()
-            return Collected(tuple(stored), sum(path.stat().st_size for path in stored))
+            return Collected(self._folder, tuple(stored), sum(path.stat().st_size for path in stored))
 
     def _run(self) -> list[Path]:
         sizes = self._on_board()
@@ -145,7 +131,7 @@ class Collection:
 
     def _on_board(self) -> dict[str, int]:
         """Return the files in the folder of the log, by path, with their sizes."""
-        entries = self._board.ls(self._device, posixpath.dirname(self._path), interrupt=self._interrupt)
+        entries = self._board.ls(posixpath.dirname(self._path))
         return {entry.path: entry.size for entry in entries if entry.kind == "file"}
 
     def _numbers(self) -> list[int]:
@@ -182,7 +168,7 @@ class Collection:
         except DeviceException as error:
             if error.kind != "AttributeError":
                 raise
-            raise DeviceError("this board cannot rename files", where=self._device) from error
+            raise DeviceError("this board cannot rename files", where=self._board.name) from error
         return True
 
     def _collect(self, number: int, there: int, stored: list[Path]) -> None:
@@ -206,7 +192,7 @@ class Collection:
             there = left
         raise DataError(
             "it changes all the time",
-            where=f"{self._device}:{self._part(number)}",
+            where=f"{self._board.name}:{self._part(number)}",
             hint="Nothing was removed. The program must open the log for each line, and close it again",
         )
 
@@ -222,9 +208,11 @@ class Collection:
 
     def _digest(self, number: int, size: int) -> Digest:
         """Have the board compute the digest of the first bytes of a part."""
-        digest = self._board.hash(self._device, self._part(number), limit=size, interrupt=self._interrupt)
+        digest = self._board.hash(self._part(number), size)
         if not digest.digest:
-            raise DeviceError("this board computes no digests", where=self._device, hint="Copy the log: fastflight cp")
+            raise DeviceError(
+                "this board computes no digests", where=self._board.name, hint="Copy the log: fastflight cp"
+            )
         return digest
 
     def _read(self, number: int, here: StoredPart | None) -> PlainPart:
@@ -244,7 +232,7 @@ class Collection:
             part.unlink()
         raise DataError(
             "what was read is not what the board has",
-            where=f"{self._device}:{self._part(number)}",
+            where=f"{self._board.name}:{self._part(number)}",
             hint="Nothing was removed. Try again; if it happens often, use a lower speed or a better cable",
         )
 
@@ -252,13 +240,11 @@ class Collection:
         """Append to `part` what the board has after it, durably."""
         with part.open("ab") as file:
             offset = file.tell()
-            with self._board.file_bytes(
-                self._device, self._part(number), offset=offset, interrupt=self._interrupt
-            ) as pieces:
-                for piece in pieces:
-                    file.write(piece)
+            with closing(self._board.read(self._part(number), offset)) as blocks:
+                for data in blocks:
+                    file.write(data)
                     if self._stopped():
-                        raise TransportClosed("the collection was stopped", where=self._device)
+                        raise TransportClosed("the collection was stopped", where=self._board.name)
             file.flush()
             os.fsync(file.fileno())
 
@@ -271,10 +257,10 @@ class Collection:
 
     def _answer(self, code: str) -> int:
         """Run code on the board, and return the number that it prints at its end."""
-        rows = list(self._board.exec_rows(self._device, wrap_for_program(code), interrupt=self._interrupt))
+        rows = list(self._board.exec(wrap_for_program(code)))
         said = rows[-1]["text"] if rows else ""
         if not re.fullmatch(r"[0-9]{1,18}", said):
-            raise DeviceError(f"it answered {said[:64]!r}, not a number", where=self._device, hint="Try again")
+            raise DeviceError(f"it answered {said[:64]!r}, not a number", where=self._board.name, hint="Try again")
         return int(said)
 
     def _converted(self, path: Path) -> Path:
@@ -290,9 +276,22 @@ class Collection:
         return target
 
 
-def folder_of(to: Path, device: str, path: str) -> Path:
-    """Create the folder for the log at `path` of a device below `to`, and return it."""
-    folder = local_folder(to, device, path)
+def collect_log(
+    board: Board, path: str, to: Path, holder: str, *, parquet: bool = False, stopped: Callable[[], bool] = bool
+) -> Collected:
+    """Collect the log at `path` of a board once, into its folder below `to`, which is locked meanwhile.
+
+    `holder` is what a `BusyError` calls this process, if another one collects the log. `parquet`: convert the parts.
+    `stopped` is as for `Collection`.
+    """
+    from fastflight.log.lock import FileLock  # not at the top: it loads Arrow, and `--help` does not need it
+
+    folder = local_folder(to, board.name, path)
     with os_errors_of(folder):
         folder.mkdir(parents=True, exist_ok=True)
-    return folder
+    lock = FileLock(folder / "collect.lock", holder)
+    try:
+        convert = as_parquet if parquet else None
+        return Collection(board, path, folder, convert=convert, stopped=stopped).run()
+    finally:
+        lock.close()

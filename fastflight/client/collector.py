@@ -18,6 +18,7 @@ from typing import Any
 
 from fastflight.client.meaning import text, understood, whole
 from fastflight.errors import DataError, ProtocolError, RequestError
+from fastflight.files import replacement
 
 FILE_NAME = "collector.json"
 # Random bytes of an id: a board has a few collectors, and no two of them may have the same one.
@@ -64,12 +65,8 @@ class Collector:
 
     def save(self, folder: Path) -> None:
         """Store this durably."""
-        new = folder / f"{FILE_NAME}.new"
-        with new.open("w", encoding="utf-8") as file:
-            json.dump(asdict(self), file)
-            file.flush()
-            os.fsync(file.fileno())
-        new.replace(folder / FILE_NAME)
+        with replacement(folder / FILE_NAME) as file:
+            file.write(json.dumps(asdict(self)).encode())
         sync_folder(folder)
 
     def to_adopt(self, seen: Mapping[str, int], now: float) -> list[str]:

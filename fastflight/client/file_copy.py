@@ -1,153 +1,147 @@
-"""Copies a file between this computer and a device, byte for byte, and resumes interrupted copies.
+"""Copies a file between this computer and a board, byte for byte, and resumes interrupted copies.
 
-An interrupted copy to a device leaves its part there. The server reports the size and the digest of that part; if the
-first bytes of the local file have the same digest, only the rest is sent. An interrupted copy from a device leaves its
-part here, as `FILE.part`; if the first bytes of the device's file have the same digest, only the rest is read. If not,
-or if the board cannot compute digests, the copy starts from the beginning.
+An interrupted copy to a board leaves a partial file there. The board reports the size and the digest of that file; if
+the first bytes of the local file have the same digest, only the rest is sent. An interrupted copy from a board leaves
+`FILE.part` here; if the first bytes of the board's file have the same digest, only the rest is read. If not, or if the
+board cannot compute digests, the copy starts from the beginning.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from fastflight.client import partial_file
 from fastflight.client.answers import Copied, Digest
-from fastflight.client.device_files import DeviceFiles, FileToSend, ReadableFiles
 from fastflight.client.local_files import agrees, local_digest, os_errors_of, size_of
-from fastflight.client.options import FileCopyOptions
-from fastflight.client.progress import Report
-from fastflight.client.threads import Steps
+from fastflight.client.progress import Report, Resuming
 from fastflight.errors import DataError, DeviceError, FileMissing, RequestError
+
+if TYPE_CHECKING:
+    from fastflight.client.board import Board
 
 PART_SUFFIX = ".part"
 
 
-class PutFile(Steps):
-    """The `Work` of `put_file`: copies a local file to a device."""
+@dataclass(frozen=True, slots=True)
+class FileToSend:
+    """A local file to write to a board. `sha256` is that of the whole file."""
 
-    def __init__(self, files: DeviceFiles, path: str, source: str | Path, options: FileCopyOptions) -> None:
-        super().__init__()
-        self._files = files
-        self._path = path
-        self._source = Path(source)
-        self._resume = options.get("resume", True)
-        self._skip_unchanged = options.get("skip_unchanged", False)
-        self._progress = options.get("progress")
-        self._resuming = options.get("resuming")
-        self._size = 0
-        self._resumed_at = 0
+    source: Path
+    size: int
+    sha256: str
+    # Called with the number of bytes that an interrupted write has left on the board, and their digest. Returns the
+    # offset to go on at: that number, or 0. None: start from the beginning, and leave nothing if this breaks off.
+    resume_at: Callable[[int, Digest], int] | None
 
-    def run(self) -> Copied:
-        """Send the bytes that the device does not have."""
-        self._size = size_of(self._source)
-        with os_errors_of(self._source):
-            sha256 = local_digest(self._source, "sha256")
-        _report_size(self._progress, self._size)
-        if self._skip_unchanged and unchanged(self._files, self._path, self._source):
-            return Copied(self._size, sha256, unchanged=True)
-        file = FileToSend(self._source, self._size, sha256, self._resume_at if self._resume else None)
-        upload = self._files.write(self._path, file, self._progress)
-        with self.step(upload.give_up):
-            written = upload.run()
-        return Copied(written.bytes, written.sha256 or sha256, self._resumed_at)
 
-    def _resume_at(self, kept: int, digest: Digest) -> int:
-        """Return the number of bytes on the device if they are the beginning of this file, otherwise 0."""
-        with os_errors_of(self._source):
-            if not 0 < kept <= self._size or not agrees(self._source, digest.algorithm, digest.digest, kept):
+def put_file(
+    board: Board,
+    path: str,
+    local: str | Path,
+    *,
+    resume: bool = True,
+    skip_unchanged: bool = False,
+    progress: Report | None = None,
+    resuming: Resuming | None = None,
+) -> Copied:
+    """Copy a local file to a board. The old file there stays until the new one is complete and verified."""
+    source = Path(local)
+    size = size_of(source)
+    with os_errors_of(source):
+        sha256 = local_digest(source, "sha256")
+    _report_size(progress, size)
+    if skip_unchanged and _is_unchanged(board, path, source):
+        return Copied(size, sha256, unchanged=True)
+    resumed_at = 0
+
+    def resume_at(stored: int, digest: Digest) -> int:
+        nonlocal resumed_at
+        with os_errors_of(source):
+            if not 0 < stored <= size or not agrees(source, digest.algorithm, digest.digest, stored):
                 return 0
-        self._resumed_at = kept
-        if self._resuming is not None:
-            self._resuming(kept, self._size)
-        return kept
+        resumed_at = stored
+        if resuming is not None:
+            resuming(stored, size)
+        return stored
+
+    written = board.write(path, FileToSend(source, size, sha256, resume_at if resume else None), progress)
+    return Copied(written.bytes, written.sha256 or sha256, resumed_at)
 
 
-class GetFile(Steps):
-    """The `Work` of `get_file`: copies a file of a device to this computer."""
+def get_file(
+    board: Board,
+    path: str,
+    local: str | Path,
+    *,
+    resume: bool = True,
+    skip_unchanged: bool = False,
+    progress: Report | None = None,
+    resuming: Resuming | None = None,
+) -> Copied:
+    """Copy a file of a board to this computer. The old local file stays until the new one is complete."""
+    # Unlike `resolve`, `realpath` does not fail on a link to itself.
+    target = Path(os.path.realpath(local))
+    part = target.with_name(target.name + PART_SUFFIX)
+    with os_errors_of(Path(local)):
+        if target.exists() and not target.is_file():
+            raise RequestError("is not a file", where=str(local), hint="Give the name of a file to write")
+        with partial_file.locked(part, keep=resume) as file:
+            entry = board.stat(path)
+            if entry.kind != "file":
+                where, hint = f"{board.name}:{path}", "Copy it with get_tree; on the command line, get -r"
+                raise RequestError("this is a folder", where=where, hint=hint)
+            _report_size(progress, entry.size)
+            if skip_unchanged and _is_unchanged(board, path, target):
+                return Copied(entry.size, local_digest(target, "sha256"), unchanged=True)
+            offset = _resume_offset(board, path, part, entry.size) if resume else 0
+            if offset and resuming is not None:
+                resuming(offset, entry.size)
+            try:
+                _read_rest(board, path, file, offset, entry.size, progress)
+                if offset:  # what was read is verified, but not what was here
+                    remote = board.hash(path)
+                    if not agrees(part, remote.algorithm, remote.digest):
+                        raise DataError(
+                            "what arrived is not what the device has",
+                            where=str(local),
+                            hint="It may have changed meanwhile: try again",
+                        )
+            except DataError:
+                file.truncate(0)
+                raise
+            sha256 = local_digest(part, "sha256")
+            return Copied(partial_file.replace(file, part, target), sha256, offset)
 
-    def __init__(self, files: ReadableFiles, path: str, target: str | Path, options: FileCopyOptions) -> None:
-        super().__init__()
-        self._files = files
-        self._path = path
-        self._shown = Path(target)
-        # Unlike `resolve`, `realpath` does not fail on a link to itself.
-        self._target = Path(os.path.realpath(target))
-        self._part = self._target.with_name(self._target.name + PART_SUFFIX)
-        self._resume = options.get("resume", True)
-        self._skip_unchanged = options.get("skip_unchanged", False)
-        self._progress = options.get("progress")
-        self._resuming = options.get("resuming")
 
-    def run(self) -> Copied:
-        """Read the bytes that are missing here. Replace the old file when the new one is complete."""
-        with os_errors_of(self._shown):
-            if self._target.exists() and not self._target.is_file():
-                raise RequestError("is not a file", where=str(self._shown), hint="Give the name of a file to write")
-            with partial_file.locked(self._part, keep=self._resume) as file:
-                return self._copy(file)
+def _resume_offset(board: Board, path: str, part: Path, size: int) -> int:
+    """Return the size of the partial file if it is still the beginning of the board's file, otherwise 0."""
+    here = part.stat().st_size
+    if not 0 < here <= size:
+        return 0
+    try:
+        remote = board.hash(path, here)
+    except DeviceError:  # the board cannot compute digests, or not of the beginning of a file
+        return 0
+    return here if agrees(part, remote.algorithm, remote.digest) else 0
 
-    def _copy(self, file: BinaryIO) -> Copied:
-        entry = self._files.stat(self._path)
-        if entry.kind != "file":
-            where = f"{self._files.device}:{self._path}"
-            raise RequestError(
-                "this is a folder", where=where, hint="Copy it with get_tree; on the command line, get -r"
-            )
-        size = entry.size
-        _report_size(self._progress, size)
-        if self._skip_unchanged and unchanged(self._files, self._path, self._target):
-            return Copied(size, local_digest(self._target, "sha256"), unchanged=True)
-        offset = self._resume_offset(size) if self._resume else 0
-        if offset and self._resuming is not None:
-            self._resuming(offset, size)
-        sha256 = self._read(file, offset, size)
-        return Copied(partial_file.replace(file, self._part, self._target), sha256, offset)
 
-    def _resume_offset(self, size: int) -> int:
-        """Return the size of the partial file if it is still the beginning of the device's file, otherwise 0."""
-        here = self._part.stat().st_size
-        if not 0 < here <= size:
-            return 0
-        try:
-            remote = self._files.hash(self._path, here)
-        except DeviceError:  # the board cannot compute digests, or not of a part of a file
-            return 0
-        return here if agrees(self._part, remote.algorithm, remote.digest) else 0
-
-    def _read(self, file: BinaryIO, offset: int, size: int) -> str:
-        """Read the file from `offset` on into the partial file. Return the sha256 of the whole file."""
-        if not offset:
-            file.truncate(0)
-        received, sent = self._receive(file, offset, size)
-        file.flush()
-        intact, whole = received == sent, received
-        if intact and offset:
-            # These digests covered only the new bytes: compare the whole file as well.
-            remote = self._files.hash(self._path)
-            intact = agrees(self._part, remote.algorithm, remote.digest)
-            whole = local_digest(self._part, "sha256")
-        if not intact:
-            file.truncate(0)
-            hint = "It may have changed meanwhile: try again"
-            raise DataError("what arrived is not what the device has", where=str(self._shown), hint=hint)
-        return whole
-
-    def _receive(self, file: BinaryIO, offset: int, size: int) -> tuple[str, str]:
-        """Write the rows of the answer to `file`. Return the sha256 of the bytes received and of those sent."""
-        sha256 = hashlib.sha256()
-        rows, done = 0, offset
-        download = self._files.read(self._path, offset)
-        with download, self.step(download.cancel):
-            for data in download:
-                file.write(data)
-                sha256.update(data)
-                rows, done = rows + 1, done + len(data)
-                if self._progress is not None:
-                    self._progress(rows, done, size)
-        return sha256.hexdigest(), download.sha256
+def _read_rest(board: Board, path: str, file: BinaryIO, offset: int, size: int, progress: Report | None) -> None:
+    """Append to `file` what the board's file has from `offset` on."""
+    if not offset:
+        file.truncate(0)
+    done = offset
+    with closing(board.read(path, offset)) as blocks:
+        for number, data in enumerate(blocks, 1):
+            file.write(data)
+            done += len(data)
+            if progress is not None:
+                progress(number, done, size)
+    file.flush()
 
 
 def _report_size(progress: Report | None, size: int) -> None:
@@ -156,12 +150,12 @@ def _report_size(progress: Report | None, size: int) -> None:
         progress(0, 0, size)
 
 
-def unchanged(files: ReadableFiles, path: str, local: Path) -> bool:
-    """Whether a local file and the device's are the same, by size and digest. False if the board cannot digest it."""
+def _is_unchanged(board: Board, path: str, local: Path) -> bool:
+    """Whether a local file and the board's are the same, by size and digest. False if the board cannot digest it."""
     try:
-        if not local.is_file() or local.stat().st_size != files.stat(path).size:
+        if not local.is_file() or local.stat().st_size != board.stat(path).size:
             return False
-        remote = files.hash(path)
+        remote = board.hash(path)
     except DeviceError as error:
         if type(error) in (FileMissing, DeviceError):
             return False

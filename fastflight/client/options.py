@@ -199,8 +199,17 @@ NOT_SENT = ("delete", "ignore", "progress", "resume", "resuming", "skip_unchange
 
 def request_keys(verb: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the `options` of a verb that are keys of its request. Raises `TypeError` for one that it does not have."""
+    return split_options(verb, options)[0]
+
+
+def split_options(verb: str, options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the options that are keys of the request, and those for the client itself that are not None.
+
+    Raises `TypeError` for an option that the verb does not have.
+    """
     allowed = OPTIONS[verb].__annotations__
     for name in options:
         if name not in allowed:
             raise TypeError(f"{verb}() has no option {name!r}. {nearest(name, allowed)}")
-    return {name: value for name, value in options.items() if name not in NOT_SENT}
+    keys = {name: value for name, value in options.items() if name not in NOT_SENT}
+    return keys, {name: value for name, value in options.items() if name in NOT_SENT and value is not None}

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO
 
-from fastflight.client.device_files import RemoteEntry
+from fastflight.client.answers import RemoteEntry
 from fastflight.client.local_files import agrees
 from fastflight.client.local_names import local_path
 from fastflight.errors import BusyError, DataError, ProtocolError, RequestError

@@ -8,48 +8,43 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from fastflight.concurrency.offload import off_loop
 from fastflight.errors import Stopped
 
 T = TypeVar("T")
-T_co = TypeVar("T_co", covariant=True)
 
 # How long cancelled work may take to end: the server stores the batch that is on the line, and settles the file.
-GIVE_UP_SECONDS = 10.0
+CANCEL_SECONDS = 10.0
 
 
-class Work(Protocol[T_co]):
-    """`run` returns when the work is done. `give_up`, called from any thread, makes `run` raise `Stopped` soon."""
-
-    def run(self) -> T_co: ...
-
-    def give_up(self) -> None: ...
-
-
-class Steps:
-    """Base of work that runs step by step. `give_up` stops the running step, and no other step begins."""
+class CancelScope:
+    """Lets another thread stop what a thread does: `cancel` stops what runs now, and nothing else begins."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._given_up = False
+        self._cancelled = False
         self._stop: Callable[[], None] | None = None
 
-    def give_up(self) -> None:
+    def cancel(self) -> None:
         """Stop the work, from any thread."""
         with self._lock:
-            self._given_up = True
+            self._cancelled = True
             stop = self._stop
         if stop is not None:
             stop()
 
+    def check(self) -> None:
+        """Raise `Stopped` after `cancel`."""
+        if self._cancelled:
+            raise Stopped("this was cancelled")
+
     @contextmanager
-    def step(self, stop: Callable[[], None]) -> Iterator[None]:
-        """Run the block as a step, which `stop` can end from another thread. Raises `Stopped` after `give_up`."""
+    def stopping(self, stop: Callable[[], None]) -> Iterator[None]:
+        """Run the block, which `cancel` ends by calling `stop`. Raises `Stopped` after `cancel`."""
         with self._lock:
-            if self._given_up:
-                raise Stopped("this was given up")
+            self.check()
             self._stop = stop
         try:
             yield
@@ -58,8 +53,8 @@ class Steps:
                 self._stop = None
 
 
-async def run_work(run: Callable[[], T], give_up: Callable[[], None]) -> T:
-    """Call `run` in a thread of its own. On cancellation, call `give_up`, and wait up to `GIVE_UP_SECONDS` for its end.
+async def run_cancellable(run: Callable[[], T], cancel: Callable[[], None]) -> T:
+    """Call `run` in a thread of its own. On cancellation, call `cancel`, and wait up to `CANCEL_SECONDS` for its end.
 
     No other work waits for the thread, however many of them there are.
     """
@@ -70,8 +65,8 @@ async def run_work(run: Callable[[], T], give_up: Callable[[], None]) -> T:
         return await asyncio.shield(running)
     except asyncio.CancelledError:
         running.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
-        give_up()
-        await asyncio.wait([running], timeout=GIVE_UP_SECONDS)
+        cancel()
+        await asyncio.wait([running], timeout=CANCEL_SECONDS)
         raise
 
 
@@ -85,7 +80,7 @@ async def run_in_thread(threads: Executor, call: Callable[[], T], discard: Calla
 
     def run_unless_cancelled() -> T:
         if cancelled.is_set():
-            raise Stopped("this was given up")
+            raise Stopped("this was cancelled")
         return call()
 
     try:

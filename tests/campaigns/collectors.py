@@ -31,9 +31,10 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from fastflight.app.local_board import BOARD, LocalBoard
+from fastflight.app.local_board import LocalBoard, PluggedBoard
+from fastflight.client.board import Board
 from fastflight.client.collection import Collection
 from fastflight.client.collector import ADOPT_SECONDS
 from fastflight.errors import TransportClosed
@@ -49,6 +50,7 @@ class Steps:
     """The board of one run. At step `at`, counted from 1, calls `event`: before or after the board has done it."""
 
     def __init__(self, board: LocalBoard, at: int, moment: str, event: Callable[[], None]) -> None:
+        self.name = board.name
         self._board = board
         self._at = at
         self._moment = moment
@@ -65,14 +67,8 @@ class Steps:
         if chosen and self._moment == "after":
             self._event()
 
-    @contextmanager
-    def file_bytes(self, *args: Any, **keys: Any) -> Iterator[Iterator[bytes]]:
-        with self._board.file_bytes(*args, **keys) as download:
-            pieces = list(download)
-        yield self._pieces(pieces)  # now the board is free for the other collector
-
-    def _pieces(self, pieces: list[bytes]) -> Iterator[bytes]:
-        for piece in pieces:
+    def read(self, *args: Any, **keys: Any) -> Iterator[bytes]:
+        for piece in list(self._board.read(*args, **keys)):  # so that the board is free for the other collector
             for half in (piece[: len(piece) // 2], piece[len(piece) // 2 :]):
                 with self._step():
                     pass
@@ -82,7 +78,7 @@ class Steps:
         def call(*args: Any, **keys: Any) -> Any:
             with self._step():
                 result = getattr(self._board, verb)(*args, **keys)
-                return iter(list(result)) if verb == "exec_rows" else result  # so that the board has done it
+                return iter(list(result)) if verb == "exec" else result  # so that the board has done it
 
         return call
 
@@ -129,7 +125,7 @@ class Trial:
         """Run a collector until it ends, or is cut off. Return whether it got as far as step `at`."""
         steps = Steps(self._board, at, moment, event)
         try:
-            Collection(steps, BOARD, LOG, self._folder / name, clock=lambda: self._now).run()
+            Collection(cast(Board, steps), LOG, self._folder / name, clock=lambda: self._now).run()
         except TransportClosed:
             pass
         return steps.count >= at
@@ -201,7 +197,8 @@ def run(folder: Path, every: int = 1, aftermaths: tuple[str, ...] = AFTERMATHS) 
     outcome, numbers = CollectorsOutcome(), itertools.count()
     files = folder / "board"
     files.mkdir()
-    with closing(LocalBoard(f"sim:?files={files}&telemetry=0")) as board:
+    with closing(PluggedBoard(f"sim:?files={files}&telemetry=0")) as plugged:
+        board = plugged.board()
         for after, moment in itertools.product(aftermaths, MOMENTS):
             for at in itertools.count(1, every):
                 if not trial(

@@ -22,13 +22,12 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Annotated, cast
+from typing import Annotated
 
 import typer
 
-from fastflight.app.local_board import BOARD, LocalBoard
+from fastflight.app.local_board import PluggedBoard
 from fastflight.cli.deployment import Deployment, Health
-from fastflight.cli.interruptible_client import InterruptibleClient
 from fastflight.errors import FastFlightError
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
@@ -116,17 +115,17 @@ def deployed(board: PoweredBoard, program: Path, cut_after: float | None) -> tup
             process.kill()
 
         cut = threading.Timer(SECONDS if cut_after is None else cut_after, switch_off)
-        with closing(LocalBoard(port)) as client:
-            deployment, as_client = Deployment(BOARD, program, ()), cast(InterruptibleClient, client)
-            client.info(BOARD, interrupt=True)
+        with closing(PluggedBoard(port)) as plugged:
+            deployment, target = Deployment(program, ()), plugged.board(interrupt=True)
+            target.info()
             began = time.monotonic()
             cut.start()
             try:
-                deployment.stage(as_client)
+                deployment.stage(target)
                 step = STEPS[1]
-                if not deployment.attempt(as_client, Health("ready", False, SECONDS)):
+                if not deployment.attempt(target, plugged.board(), Health("ready", False, SECONDS)):
                     step = STEPS[2]
-                    deployment.accept(as_client)
+                    deployment.accept(target)
                     step = STEPS[3]
             except FastFlightError:
                 pass

@@ -16,9 +16,9 @@ import pytest
 from click.testing import Result
 
 from fastflight.client import FastFlightClient
-from fastflight.client.device_files import DeviceFiles, RemoteEntry
-from fastflight.client.options import TreeCopyOptions
-from fastflight.client.tree_copy import PutTree
+from fastflight.client.answers import RemoteEntry
+from fastflight.client.board import Board
+from fastflight.client.tree_copy import put_tree
 from tests.support.folders import files_below
 from tests.support.servers import serving
 from tests.support.waiting import until
@@ -69,7 +69,7 @@ def test_only_what_differs_is_written(run: Run, board: Path, here: Path) -> None
 class OneQuestion:
     """The files of a device on which nothing but one request for digests is allowed."""
 
-    device = "demo"
+    name = "demo"
 
     def __init__(self, answer: list[tuple[str, RemoteEntry]]) -> None:
         self.answers = [answer]
@@ -81,8 +81,7 @@ class OneQuestion:
 def test_an_unchanged_folder_costs_one_request(here: Path) -> None:
     sizes = {path: (len(text), sha256(text.encode()).hexdigest()) for path, text in files(here / "app").items()}
     remote = OneQuestion([(f"/app/{path}", RemoteEntry(size, "sha256", it)) for path, (size, it) in sizes.items()])
-    options = TreeCopyOptions(skip_unchanged=True, delete=True)
-    tree = PutTree(cast(DeviceFiles, remote), "/app", here / "app", options).run()
+    tree = put_tree(cast(Board, remote), "/app", here / "app", skip_unchanged=True, delete=True)
     assert (tree.files, len(tree.unchanged), tree.removed) == ((), 3, ())
 
 

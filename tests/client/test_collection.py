@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 
-from fastflight.app.local_board import BOARD, LocalBoard
+from fastflight.app.local_board import BOARD, LocalBoard, PluggedBoard
 from fastflight.client.answers import Digest, Entry
 from fastflight.client.collected_part import as_parquet
-from fastflight.client.collection import Collection, folder_of
+from fastflight.client.collection import Collection
 from fastflight.client.collector import ADOPT_SECONDS, Collector
+from fastflight.client.local_names import local_folder
 from fastflight.errors import DataError, DeviceError, RequestError, TransportError
 
 LINES = [f"{number},21.5\n" for number in range(400)]
@@ -29,6 +30,7 @@ class Breaking:
     """A board whose call number `at` fails: before the board gets it, or after the board has done it."""
 
     def __init__(self, board: LocalBoard, at: int, *, after: bool) -> None:
+        self.name = board.name
         self._board = board
         self._at = at
         self._after = after
@@ -48,7 +50,7 @@ class Breaking:
             with self._call():
                 result = getattr(self._board, verb)(*args, **keys)
                 # So that the board has done it.
-                return iter(list(result)) if verb == "exec_rows" else result
+                return iter(list(result)) if verb == "exec" else result
 
         return call
 
@@ -63,9 +65,8 @@ def files(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def board(files: Path) -> Iterator[LocalBoard]:
-    local = LocalBoard(f"sim:?files={files}&telemetry=0")
-    yield local
-    local.close()
+    with closing(PluggedBoard(f"sim:?files={files}&telemetry=0")) as plugged:
+        yield plugged.board()
 
 
 def append(file: Path, lines: list[str]) -> None:
@@ -78,7 +79,7 @@ def stored(folder: Path) -> list[str]:
 
 
 def test_each_line_is_stored_once_and_leaves_the_board(board: LocalBoard, files: Path, tmp_path: Path) -> None:
-    collection = Collection(board, BOARD, "/log.csv", tmp_path / "stored")
+    collection = Collection(board, "/log.csv", tmp_path / "stored")
     first = collection.run()
     assert [path.name for path in first.parts] == ["0000001.csv"]
     assert first.bytes == len("".join(LINES[:100]))
@@ -99,14 +100,14 @@ def test_a_run_that_breaks_off_anywhere_loses_and_repeats_nothing(
         at += 1
         breaking = Breaking(board, at, after=after)
         try:
-            Collection(breaking, BOARD, "/log.csv", tmp_path / "stored").run()
+            Collection(breaking, "/log.csv", tmp_path / "stored").run()
         except Killed:
             pass
         calls = breaking.calls
         more = LINES[len(expected) : len(expected) + 20]
         append(files / "log.csv", more)
         expected = expected + more
-    Collection(board, BOARD, "/log.csv", tmp_path / "stored").run()
+    Collection(board, "/log.csv", tmp_path / "stored").run()
     assert at > 4
     assert stored(tmp_path / "stored") == expected
 
@@ -127,7 +128,7 @@ def folder(tmp_path: Path) -> Path:
 def test_a_part_that_was_half_read_is_continued(board: LocalBoard, files: Path, folder: Path) -> None:
     (files / "log.csv").rename(files / OURS)
     (folder / "0000007.part").write_text("".join(LINES[:30]))
-    assert [path.name for path in Collection(board, BOARD, "/log.csv", folder).run().parts] == ["0000007.csv"]
+    assert [path.name for path in Collection(board, "/log.csv", folder).run().parts] == ["0000007.csv"]
     assert stored(folder) == LINES[:100]
 
 
@@ -135,7 +136,7 @@ def test_a_part_that_was_half_read_is_continued(board: LocalBoard, files: Path, 
 def test_a_half_read_part_that_differs_is_read_again(board: LocalBoard, files: Path, folder: Path, size: int) -> None:
     (files / "log.csv").rename(files / OURS)
     (folder / "0000007.part").write_text("\0" * size)
-    Collection(board, BOARD, "/log.csv", folder).run()
+    Collection(board, "/log.csv", folder).run()
     assert stored(folder) == LINES[:100]
 
 
@@ -163,11 +164,11 @@ def test_a_part_with_the_number_of_a_stored_one(
         as_parquet(folder / "0000007.csv", folder / "0000007.parquet")
         (folder / "0000007.csv").unlink()
         before = (folder / "0000007.parquet").read_bytes()
-        Collection(board, BOARD, "/log.csv", folder).run()
+        Collection(board, "/log.csv", folder).run()
         assert (folder / "0000007.parquet").read_bytes() == before
         assert stored(folder) == ([] if case == "the same" else LINES[:100])
     else:
-        Collection(board, BOARD, "/log.csv", folder).run()
+        Collection(board, "/log.csv", folder).run()
         parts = [path.read_text().splitlines(keepends=True) for path in sorted(folder.glob("*.csv"))]
         assert parts == (expected or [here, LINES[:100]])
     assert list(files.glob("log*")) == []
@@ -184,8 +185,8 @@ def test_a_log_is_not_renamed_over_a_part(board: LocalBoard, files: Path, folder
             return [entry for entry in board.ls(*args, **keys) if ID not in entry.path]
 
     (folder / "0000006.csv").write_text("x\n")
-    Collection(Late(board, 0, after=False), BOARD, "/log.csv", folder).run()
-    Collection(board, BOARD, "/log.csv", folder).run()
+    Collection(Late(board, 0, after=False), "/log.csv", folder).run()
+    Collection(board, "/log.csv", folder).run()
     assert stored(folder) == ["x\n", *LINES[100:120], *LINES[:100]]
     assert list(files.glob("log*")) == []
 
@@ -194,7 +195,7 @@ def test_a_part_of_another_collector_is_left_until_it_has_gone(board: LocalBoard
     other = files / "log.csv.0000001-ffffffff"
     other.write_text("".join(LINES[100:120]))
     now = 1000.0
-    collection = Collection(board, BOARD, "/log.csv", folder, clock=lambda: now)
+    collection = Collection(board, "/log.csv", folder, clock=lambda: now)
     collection.run()
     now += ADOPT_SECONDS - 1
     append(other, LINES[120:130])
@@ -214,21 +215,21 @@ def test_a_file_that_is_named_almost_as_a_part_is_left_alone(board: LocalBoard, 
     names = ["log.csv.0000001", "log.csv.bak", f"log.csv.1-{ID}", f"xlog.csv.0000001-{ID}"]
     for name in names:
         (files / name).write_text("1\n")
-    Collection(board, BOARD, "/log.csv", folder, clock=iter([0.0, 1e9]).__next__).run()
+    Collection(board, "/log.csv", folder, clock=iter([0.0, 1e9]).__next__).run()
     assert sorted(path.name for path in files.glob("*log*")) == sorted(names)
 
 
 def test_a_number_is_used_once_also_if_its_part_was_moved_away(board: LocalBoard, files: Path, folder: Path) -> None:
-    Collection(board, BOARD, "/log.csv", folder).run()
+    Collection(board, "/log.csv", folder).run()
     (folder / "0000001.csv").unlink()
     append(files / "log.csv", LINES[100:110])
-    assert [path.name for path in Collection(board, BOARD, "/log.csv", folder).run().parts] == ["0000002.csv"]
+    assert [path.name for path in Collection(board, "/log.csv", folder).run().parts] == ["0000002.csv"]
 
 
 def test_a_folder_is_for_one_log(board: LocalBoard, files: Path, folder: Path) -> None:
     (files / "other.csv").write_text("1\n")
     with pytest.raises(RequestError, match="has the parts of board:/log.csv"):
-        Collection(board, BOARD, "/other.csv", folder).run()
+        Collection(board, "/other.csv", folder).run()
     assert (files / "other.csv").exists()
 
 
@@ -236,7 +237,7 @@ def test_a_folder_is_for_one_log(board: LocalBoard, files: Path, folder: Path) -
 def test_a_damaged_memory_is_named(board: LocalBoard, files: Path, folder: Path, content: str) -> None:
     (folder / "collector.json").write_text(content)
     with pytest.raises(DataError, match=r"collector\.json: this file is damaged"):
-        Collection(board, BOARD, "/log.csv", folder).run()
+        Collection(board, "/log.csv", folder).run()
     assert [path.name for path in files.glob("log*")] == ["log.csv"]
 
 
@@ -246,7 +247,7 @@ def test_damage_is_noticed_before_anything_is_removed(
     wrong = Digest("sha256", hashlib.sha256(b"other").hexdigest())
     monkeypatch.setattr(LocalBoard, "hash", lambda *args, **keys: wrong)
     with pytest.raises(DataError, match="not what the board has"):
-        Collection(board, BOARD, "/log.csv", folder).run()
+        Collection(board, "/log.csv", folder).run()
     assert (files / f"log.csv.0000001-{ID}").read_text() == "".join(LINES[:100])
 
 
@@ -256,7 +257,7 @@ def test_without_a_digest_nothing_is_removed(
 ) -> None:
     monkeypatch.setattr(LocalBoard, "hash", lambda *args, **keys: digest)
     with pytest.raises((DataError, DeviceError)):
-        Collection(board, BOARD, "/log.csv", folder).run()
+        Collection(board, "/log.csv", folder).run()
     assert (files / f"log.csv.0000001-{ID}").read_text() == "".join(LINES[:100])
 
 
@@ -264,16 +265,16 @@ def test_logs_with_similar_paths_have_folders_of_their_own(board: LocalBoard, fi
     (files / "logs").mkdir()
     (files / "logs/a.csv").write_text("".join(LINES[:10]))
     (files / "logs-a.csv").write_text("".join(LINES[10:20]))
-    folders = [folder_of(tmp_path / "stored", BOARD, path) for path in ("/logs/a.csv", "/logs-a.csv")]
+    folders = [local_folder(tmp_path / "stored", BOARD, path) for path in ("/logs/a.csv", "/logs-a.csv")]
     for folder, path in zip(folders, ("/logs/a.csv", "/logs-a.csv"), strict=True):
-        Collection(board, BOARD, path, folder).run()
+        Collection(board, path, folder).run()
     assert [stored(folder) for folder in folders] == [LINES[:10], LINES[10:20]]
 
 
 def test_parts_become_parquet_and_lines_that_are_no_rows_stay(board: LocalBoard, files: Path, tmp_path: Path) -> None:
     folder = tmp_path / "stored"
     (files / "log.csv").write_text("ms,celsius\n1,21.5\n2,21.6\n")
-    collection = Collection(board, BOARD, "/log.csv", folder, convert=as_parquet)
+    collection = Collection(board, "/log.csv", folder, convert=as_parquet)
     assert [path.name for path in collection.run().parts] == ["0000001.parquet"]
     assert pq.read_table(folder / "0000001.parquet").to_pydict() == {"ms": [1, 2], "celsius": [21.5, 21.6]}
     append(files / "log.csv", ["ms,celsius\n", "3,21.7,too,many\n"])
@@ -282,8 +283,6 @@ def test_parts_become_parquet_and_lines_that_are_no_rows_stay(board: LocalBoard,
 
 
 def test_a_board_that_cannot_be_reached_changes_nothing(tmp_path: Path) -> None:
-    board = LocalBoard("socket://127.0.0.1:9")
-    with pytest.raises(TransportError):
-        Collection(board, BOARD, "/log.csv", tmp_path / "stored").run()
+    with closing(PluggedBoard("socket://127.0.0.1:9")) as plugged, pytest.raises(TransportError):
+        Collection(plugged.board(), "/log.csv", tmp_path / "stored").run()
     assert list((tmp_path / "stored").iterdir()) == []
-    board.close()

@@ -6,17 +6,16 @@ import asyncio
 import hashlib
 import os
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fastflight.app.local_board import BOARD, LocalBoard
+from fastflight.app.local_board import PluggedBoard
 from fastflight.client import AsyncFastFlightClient, Copied, CopiedTree, FastFlightClient
-from fastflight.client.file_copy import GetFile
-from fastflight.client.server_files import ServerFiles
-from fastflight.client.threads import Steps
-from fastflight.client.tree_copy import GetTree
+from fastflight.client.server_board import ServerBoard
+from fastflight.client.threads import CancelScope
 from fastflight.errors import BusyError, DataError, FileMissing, RequestError, Stopped
 from fastflight.service.requests import Request
 from tests.support.folders import files_below
@@ -43,18 +42,21 @@ def location(board: Path) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def no_server(board: Path) -> Iterator[LocalBoard]:
-    local = LocalBoard(f"sim:?files={board}&telemetry=0")
-    local.info(BOARD)
-    yield local
-    local.close()
+def no_server(board: Path) -> Iterator[PluggedBoard]:
+    with closing(PluggedBoard(f"sim:?files={board}&telemetry=0")) as plugged:
+        plugged.board().info()
+        yield plugged
 
 
 @pytest.fixture(params=["sync client", "async client", "no server"])
-def do(request: pytest.FixtureRequest, location: str, no_server: LocalBoard) -> Iterator[Call]:
+def do(request: pytest.FixtureRequest, location: str, no_server: PluggedBoard) -> Iterator[Call]:
     """Call a method of a client: `do("put_file", "demo", ...)`. Each asks for the server's path of its own kind."""
     if request.param == "no server":
-        yield lambda name, device, *given, **keys: getattr(no_server, name)(BOARD, *given, **keys)
+
+        def call_board(name: str, device: str, *given: Any, transfer: Any = "auto", **keys: Any) -> Any:
+            return getattr(no_server.board(transfer=transfer), name)(*given, **keys)
+
+        yield call_board
         return
     if request.param == "sync client":
         with FastFlightClient(location) as client:
@@ -352,20 +354,20 @@ def test_a_task_that_is_cancelled_leaves_what_was_stored(location: str, board: P
 
 
 class _Late:
-    """A connection whose answers come when the work that asked was given up, and what became of them."""
+    """A connection whose answers come when the copy that asked was cancelled, and what became of them."""
 
-    work: Steps
+    scope: CancelScope
     left = False
 
     def act_once(self, name: str, **body: Any) -> dict[str, Any]:
         return {"path": "/a", "kind": "file", "size": 3}
 
     def stream(self, request: Request) -> Any:
-        self.work.give_up()
+        self.scope.cancel()
         return self
 
-    def __enter__(self) -> None:
-        pass
+    def __enter__(self) -> Any:
+        return self
 
     def __exit__(self, *_: object) -> None:
         self.left = True
@@ -375,21 +377,19 @@ class _Late:
 
 
 @pytest.mark.parametrize("kind", ["file", "tree"])
-def test_an_answer_that_comes_after_the_work_was_given_up_is_left(tmp_path: Path, kind: str) -> None:
+def test_an_answer_that_comes_after_the_copy_was_cancelled_is_left(tmp_path: Path, kind: str) -> None:
     """Else the server would keep the device for it."""
     late: Any = _Late()
-    if kind == "file":
-        late.work = GetFile(ServerFiles(late, "demo", {}), "/x", tmp_path / "x", {})
-    else:
-        late.work = GetTree(ServerFiles(late, "demo", {}), "/x", tmp_path / "x", {})
+    late.scope = CancelScope()
+    board = ServerBoard(late, "demo", {}, late.scope)
     with pytest.raises(Stopped):
-        late.work.run()
+        board.get_file("/x", tmp_path / "x") if kind == "file" else board.get_tree("/x", tmp_path / "x")
     assert late.left
     assert list(tmp_path.iterdir()) == []
 
 
-def test_work_that_was_given_up_does_not_begin() -> None:
-    steps = Steps()
-    steps.give_up()
-    with pytest.raises(Stopped), steps.step(lambda: None):
+def test_work_that_was_cancelled_does_not_begin() -> None:
+    scope = CancelScope()
+    scope.cancel()
+    with pytest.raises(Stopped), scope.stopping(lambda: None):
         pass

@@ -91,13 +91,12 @@ def test_pandas_is_loaded_before_a_folder_is_sent(tmp_path: Path) -> None:
     code = (
         "import sys, types\n"
         "from pathlib import Path\n"
-        "from fastflight.client.server_files import ServerFiles\n"
-        "from fastflight.client.tree_copy import PutTree\n"
+        "from fastflight.client.server_board import ServerBoard\n"
         "def upload(*_):\n"
         "    print('pandas' in sys.modules)\n"
         "    return types.SimpleNamespace(give_up=None, run=lambda: types.SimpleNamespace(bytes=4))\n"
         "connection = types.SimpleNamespace(upload=upload)\n"
-        f"PutTree(ServerFiles(connection, 'demo', {{}}), '/app', Path({str(tmp_path)!r}), {{}}).run()"
+        f"ServerBoard(connection, 'demo', {{}}).put_tree('/app', Path({str(tmp_path)!r}))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout == "True\n"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fastflight.client.device_files import RemoteEntry
+from fastflight.client.answers import RemoteEntry
 from fastflight.client.local_files import local_digest
 from fastflight.client.partial_file import FolderWriter
 from fastflight.errors import DataError, ProtocolError, RequestError

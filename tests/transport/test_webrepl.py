@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from fastflight.app.device_address import PASSWORD_VARIABLE, device_address
-from fastflight.app.local_board import LocalBoard
+from fastflight.app.local_board import PluggedBoard
 from fastflight.errors import RequestError, TransportError
 from fastflight.transport import parse_url
 from fastflight.transport.webrepl import WebReplAddress
@@ -118,10 +118,11 @@ def test_files_and_code_of_a_board(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     (tmp_path / "content").write_bytes(content)
     monkeypatch.setenv(PASSWORD_VARIABLE, PASSWORD)
     with board() as server:
-        with closing(LocalBoard(f"ws://127.0.0.1:{server.port}")) as client:
-            assert [row["text"] for row in client.exec_rows("board", "print('é' * 3)")] == ["ééé"]
-            client.put_file("board", "/content", tmp_path / "content")
-            client.get_file("board", "/content", tmp_path / "back")
+        with closing(PluggedBoard(f"ws://127.0.0.1:{server.port}")) as plugged:
+            client = plugged.board()
+            assert [row["text"] for row in client.exec("print('é' * 3)")] == ["ééé"]
+            client.put_file("/content", tmp_path / "content")
+            client.get_file("/content", tmp_path / "back")
         assert BINARY not in server.opcodes
     assert (tmp_path / "back").read_bytes() == content
 
@@ -129,5 +130,5 @@ def test_files_and_code_of_a_board(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_a_bridge_in_front_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(PASSWORD_VARIABLE, PASSWORD)
     with board() as server, bridged(f"ws://127.0.0.1:{server.port}", parse=device_address) as ports:
-        with closing(LocalBoard(ports["socket"])) as client:
-            assert [row["text"] for row in client.exec_rows("board", "print(6 * 7)")] == ["42"]
+        with closing(PluggedBoard(ports["socket"])) as plugged:
+            assert [row["text"] for row in plugged.board().exec("print(6 * 7)")] == ["42"]

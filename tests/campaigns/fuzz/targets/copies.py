@@ -15,11 +15,8 @@ from typing import Any
 import pyarrow as pa
 
 from fastflight.client import answers
-from fastflight.client.file_copy import GetFile
-from fastflight.client.options import FileCopyOptions
-from fastflight.client.server_files import ServerFiles
+from fastflight.client.server_board import ServerBoard
 from fastflight.client.stream import RowStream
-from fastflight.client.tree_copy import GetTree
 from fastflight.errors import DeviceError, FastFlightError
 from tests.campaigns.fuzz.folder import Folder
 from tests.campaigns.fuzz.material import Material
@@ -130,16 +127,16 @@ def run(data: bytes) -> None:
 def copied(server: Any, place: Path, kind: int) -> None:
     """One of the copies, to its end."""
     skip_unchanged = bool(kind & 2)
+    board = ServerBoard(server, "demo", {})
     try:
         if kind & 1:
             place.mkdir()
             if kind & 4:
                 (place / "a.txt.part").write_bytes(CONTENT["a.txt"][:2])
-            options: FileCopyOptions = {"resume": bool(kind & 8), "skip_unchanged": skip_unchanged}
-            GetFile(ServerFiles(server, "demo", {}), "/data/a.txt", place / "a.txt", options).run()
+            board.get_file("/data/a.txt", place / "a.txt", resume=bool(kind & 8), skip_unchanged=skip_unchanged)
             assert (place / "a.txt").is_file()
         else:
-            done = GetTree(ServerFiles(server, "demo", {}), "/data", place, {"skip_unchanged": skip_unchanged}).run()
+            done = board.get_tree("/data", place, skip_unchanged=skip_unchanged)
             assert all((place / path).is_file() for path in done.files)
     except FastFlightError as error:
         assert isinstance(str(error), str)
