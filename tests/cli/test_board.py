@@ -122,10 +122,6 @@ def test_a_clock_without_a_valid_time_is_an_error_that_says_how_to_set_it(run_on
     assert "--set" in refused.stderr
 
 
-def test_utc_is_for_setting_the_clock(run_on: RunOn) -> None:
-    assert run_on("sim:", "rtc", "--utc").exit_code == 2
-
-
 def test_a_soft_reset_forgets_names(run: RunOn) -> None:
     run("exec", "x = 1")
     assert run("soft-reset").exit_code == 0

@@ -15,8 +15,6 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.cli.conftest import Run
-
 SECONDS = 60
 PORTS = ("--rfc2217", "0", "--socket", "0", "--viewers", "0")
 ECHO = """
@@ -118,20 +116,6 @@ def _load(tool: socket.socket) -> None:
             tool.sendall(b"x" * 65536)
     except OSError:
         pass
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (("sim:", "--host", "0.0.0.0"), "ssh -L"),
-        (("serail:///dev/ttyACM0",), "serail"),
-        (("sim:", "--socket", "70000"), "65535"),
-    ],
-)
-def test_wrong_options_are_a_usage_error(run: Run, arguments: tuple[str, ...], says: str) -> None:
-    result = run("bridge", *arguments)
-    assert result.exit_code == 2
-    assert says in result.stderr
 
 
 def test_a_port_that_is_taken_is_told_in_one_line() -> None:

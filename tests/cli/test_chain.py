@@ -27,9 +27,3 @@ def test_the_first_failure_ends_the_chain(run: Run) -> None:
     result = run("eval", "demo", "1", "+", "eval", "demo", "1/0", "+", "eval", "demo", "2")
     assert (result.stdout, result.exit_code) == ("1\n", 1)
     assert "ZeroDivisionError" in result.stderr
-
-
-def test_a_missing_command_is_noticed_before_the_first_runs(run: Run) -> None:
-    for words in (("eval", "demo", "1", "+"), ("+", "eval", "demo", "1")):
-        result = run(*words)
-        assert (result.stdout, result.exit_code) == ("", 2)

@@ -164,28 +164,3 @@ def test_a_wrong_ignore_file_is_named(run: Run, app: Path, content: bytes, says:
         assert (result.exit_code, ".fastflightignore" in result.stderr) == (2, True)
         assert says in result.stderr
     assert run("ls", "demo:/t").exit_code == 1
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code", "says"),
-    [
-        (("put", "app", "demo:/t"), 2, "is a folder: use -r"),
-        (("put", "-r", "app/main.py", "demo:/t"), 2, "is not a folder"),
-        (("put", "-r", "nowhere", "demo:/t"), 2, "does not exist"),
-        (("put", "-r", "app", "demo:/t", "--format", "csv"), 2, "-r copies files as they are"),
-        (("get", "-r", "demo:/t", "--columns", "a"), 2, "-r copies files as they are"),
-        (("get", "demo:/log.bin", "a", "-o", "b"), 2, "given twice"),
-        (("get", "demo:/log.bin", "a.bin", "--columns", "data"), 2, "a copy of the bytes has no columns"),
-        (("get", "-r", "demo:/log.bin", "back"), 1, "a file, not a folder"),
-        (("get", "-r", "demo:/nowhere", "back"), 1, "/nowhere"),
-        (("get", "demo:/", "-o", "a", "--format", "raw"), 1, "this is a folder"),
-        (("get", "demo:/log.bin", "a.bin", "--transfer", "fast"), 2, "fast"),
-    ],
-)
-def test_a_wrong_command_says_what_and_where(
-    run: Run, app: Path, tmp_path: Path, arguments: tuple[str, ...], code: int, says: str
-) -> None:
-    result = run(*arguments)
-    assert (result.exit_code, result.stdout) == (code, "")
-    assert says in result.stderr
-    assert [path.name for path in tmp_path.iterdir()] == ["app"]

@@ -148,42 +148,6 @@ def test_what_is_unchanged_stays(run: Run, here: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "says"),
-    [
-        (("a.py",), 2, "TARGET"),
-        (("a.py", "b.csv"), 2, "both on this computer"),
-        (("a.py", "./x:y"), 2, "both on this computer"),
-        (("nowhere", "demo:"), 2, "'nowhere' does not exist"),
-        (("app", "demo:"), 2, "'app' is a folder: use -r"),
-        (("demo:/data", "."), 2, "demo:/data is a folder: use -r"),
-        (("a.py", "b.csv", "demo:/data/log-1.csv"), 2, "several sources need"),
-        (("a.py", "b.csv", "demo:/missing"), 2, "several sources need"),
-        (("demo:/data/*.csv", "a.py"), 2, "several sources need"),
-        (("demo:/data/log-1.csv", "missing/"), 2, "'missing' is not a folder"),
-        (("demo:/data/log-1.csv", "missing/x.csv"), 2, "'missing' is not a folder"),
-        (("-r", "demo:/data", "a.py"), 2, "'a.py' is not a folder"),
-        (("demo:/data/log-1.csv", "demo:/data/log-1.csv", "app"), 1, "two copies would have this name"),
-        (("a.py", "app/../a.py", "demo:"), 1, "two copies would have this name"),
-        (("demo:/missing", "."), 1, "/missing"),
-        (("a.py", "demo:/missing/"), 1, "/missing"),
-        (("demo:/data/*.nope", "."), 1, "no path matches"),
-        (("demo:/data/d*", "."), 1, "only folders match"),
-        (("dmeo:/data/log-1.csv", "."), 1, "Did you mean 'demo'?"),
-        (("a.py", "dmeo:"), 1, "Did you mean 'demo'?"),
-        (("a.py", ":"), 2, "name a device: demo, lab"),
-    ],
-)
-def test_a_wrong_command_changes_nothing(
-    run: Run, boards: Path, here: Path, arguments: tuple[str, ...], code: int, says: str
-) -> None:
-    before = files_below(here), files_below(boards)
-    result = run("cp", *arguments)
-    assert (result.exit_code, result.stdout) == (code, "")
-    assert says in " ".join(result.stderr.replace("│", " ").split())
-    assert (files_below(here), files_below(boards)) == before
-
-
 def test_the_first_failure_ends_the_command_and_what_was_copied_stays(run: Run, boards: Path, here: Path) -> None:
     (boards / "demo" / "b.csv").mkdir()
     result = run("cp", "a.py", "b.csv", "app/main.py", "demo:")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 
 import pytest
@@ -30,19 +29,3 @@ def test_a_device_is_added_listed_and_removed(run: Run) -> None:
     assert run("devices", "remove", "new").stdout.endswith("new: removed\n")
     assert run("ls", "new").exit_code == 1
     assert [each["name"] for each in json.loads(run("devices", "list", "--json").stdout)] == ["demo"]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code", "says"),
-    [
-        (["add", "new"], 2, "not NAME=URL"),
-        (["add", "demo=sim:"], 1, "there is a device of this name"),
-        (["add", "new=exec:micropython"], 1, "fleet file"),
-        (["add", "new=sim:", "--record"], 1, "--recordings DIR"),
-        (["remove", "dmeo"], 1, "Did you mean 'demo'"),
-        (["demo"], 2, "No such command 'demo'"),
-    ],
-)
-def test_what_is_refused(run: Run, arguments: list[str], code: int, says: str) -> None:
-    result = run("devices", *arguments)
-    assert (result.exit_code, says in re.sub(r"[\s│]+", " ", result.stderr)) == (code, True), result.stderr

@@ -112,36 +112,6 @@ def test_everything_on_the_device(run: Run, board: Path) -> None:
     assert list(board.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "says"),
-    [
-        (("rm", "-r", "demo:/data"), 2, "--yes"),
-        (("rm", "-r", "--yes", "demo:"), 2, "DEVICE:PATH"),
-        (("rm", "demo:/data"), 1, "/data"),
-        (("rm", "demo:/"), 1, "demo"),
-        (("rm", "demo:/d*"), 1, "only folders match"),
-        (("rm", "demo:/*.nope"), 1, "no path matches"),
-        (("rm", "-r", "--yes", "demo:/a.csv", "demo:/missing"), 1, "/missing"),
-        (("rm", "demo:/missing*", "demo:/a.csv"), 1, "no path matches"),
-        (("ls", "demo:/*.nope"), 1, "fastflight ls demo:/"),
-        (("ls", "-r", "demo:/*"), 2, "**"),
-        (("mkdir", "demo:/p/q"), 1, "demo:/p: there is no such folder"),
-        (("mkdir", "demo:/p/q/r"), 1, "mkdir -p"),
-        (("mkdir", "demo:/data"), 1, "/data"),
-        (("mkdir", "-p", "demo:/a.csv"), 1, "a file"),
-        (("mkdir", "-p", "demo:/a.csv/b"), 1, "a file"),
-    ],
-)
-def test_a_wrong_command_changes_nothing(
-    run: Run, board: Path, arguments: tuple[str, ...], code: int, says: str
-) -> None:
-    result = run(*arguments)
-    assert (result.exit_code, result.stdout) == (code, "")
-    assert says in " ".join(result.stderr.replace("│", " ").split())
-    assert files(board) == set(FILES)
-    assert not (board / "p").exists()
-
-
 def test_parents_are_made(run: Run, board: Path) -> None:
     for _ in range(2):
         assert run("mkdir", "-p", "demo:/new/deep/er", "demo:/data/new").exit_code == 0

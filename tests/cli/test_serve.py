@@ -132,21 +132,6 @@ def test_a_port_is_taken_once(location: str) -> None:
     assert len(done.stderr.splitlines()) == 1, done.stderr
 
 
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        (("--server", "grpc://0.0.0.0:0"), "ssh -L"),
-        (("--device", "weather"), "NAME=URL"),
-        (("--device", "weather=nope"), "unknown kind of device 'nope'"),
-        (("--fleet", "/nowhere.toml"), "/nowhere.toml"),
-    ],
-)
-def test_wrong_options_are_a_usage_error(run: Run, options: tuple[str, ...], says: str) -> None:
-    result = run("serve", *options)
-    assert result.exit_code == 2
-    assert says in result.stderr
-
-
 def test_a_url_that_cannot_be_understood_is_refused() -> None:
     with pytest.raises(RequestError, match="serail"):
         serving({"a": "serail:///dev/ttyACM0"})

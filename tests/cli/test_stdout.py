@@ -84,38 +84,6 @@ def test_get_in_a_pipe_converts_where_it_is_asked_to(run: Run) -> None:
     assert run("get", "demo:/a.bin", *packed).stdout.splitlines()[:2] == ["a,b,c,d", "0,1,2,3"]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "says"),
-    [
-        (("get", "demo:/a.csv", "-o", "-", "--format", "jsonl"), 2, "--as jsonl"),
-        (("get", "demo:/a.csv", "x.csv", "--as", "csv"), 2, "--as"),
-        (("get", "demo:/a.bin", "--as", "csv"), 1, "Give --format"),
-        (("get", "demo:/a.bin", "--columns", "data"), 1, "Give --format"),
-        (("get", "demo:/typo", "--as", "csv"), 1, "/typo: no such file"),
-        (("get", "demo:/typo.txt", "x.csv"), 1, "/typo.txt: no such file"),
-        (("get", "demo:/typo.cvs", "--columns", "a"), 1, "/typo.cvs: no such file"),
-        (("get", "demo:/a.csv", "-", "--json"), 2, "--json"),
-        (("get", "-r", "demo:/data", "-"), 2, "-r"),
-        (("get", "demo:/a.csv", "--head", "0"), 2, "--head"),
-        (("get", "demo:/missing.csv"), 1, "/missing.csv"),
-        (("get", "demo:/data"), 1, "folder"),
-        (("cat", "demo:/data"), 1, "folder"),
-        (("cat", "nope:/a.csv"), 1, "no such device"),
-        (("cat", "demo"), 2, "DEVICE:PATH"),
-        (("cat", "demo:/*.nope"), 1, "no path matches"),
-        (("cat", "demo:/d*"), 1, "only folders match"),
-        (("head", "demo:/a.csv", "-n", "1", "-c", "1"), 2, "-n and -c"),
-        (("put", "-", "demo:/"), 2, "name the file"),
-        (("put", "-", "demo:/x.csv", "--format", "csv"), 2, "standard input"),
-        (("put", "-", "-r", "demo:/x"), 2, "standard input"),
-    ],
-)
-def test_a_wrong_command_says_what(run: Run, arguments: tuple[str, ...], code: int, says: str) -> None:
-    result = run(*arguments, input="x")
-    assert (result.exit_code, result.stdout) == (code, "")
-    assert says in " ".join(result.stderr.replace("│", " ").split())
-
-
 def test_head_shows_the_first_rows(run: Run) -> None:
     lines = run("head", "demo:/a.csv", "-n", "2").stdout.splitlines()
     assert [line.split() for line in lines] == [

@@ -113,20 +113,6 @@ def test_a_folder_that_the_board_does_not_have_removes_nothing(run: Run, here: P
     assert (here / "app" / "main.py").exists()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "reason"),
-    [
-        (("app", "other"), "must be on a device"),
-        (("demo:/a", "demo:/b"), "must be on a device"),
-        (("nothing", "demo:/a"), "is not a folder"),
-        (("demo:/a", "app", "--watch"), "copies to a device"),
-    ],
-)
-def test_wrong_usage(run: Run, here: Path, arguments: tuple[str, ...], reason: str) -> None:
-    result = run("sync", *arguments)
-    assert result.exit_code == 2 and reason in " ".join(result.stderr.replace("│", " ").split())
-
-
 @pytest.mark.skipif(sys.platform == "win32", reason="a signal ends the command")
 def test_a_watched_folder_is_followed_and_the_board_restarted(location: str, board: Path, here: Path) -> None:
     write(board, {"main.py": "open('/started','a').write('x')\n"})

@@ -65,14 +65,6 @@ def test_what_requests_say_is_shown_on_request(run: Run, opened: str) -> None:
     assert (refused.exit_code, "ask for bytes" in refused.stderr) == (1, True)
 
 
-@pytest.mark.parametrize(
-    ("options", "says"), [(["--json"], "only one of --raw"), (["--columns", "data"], "leave --columns out")]
-)
-def test_the_bytes_as_they_are_are_all_that_is_printed(run: Run, options: list[str], says: str) -> None:
-    result = run("tail", "demo", "--raw", "-n", "1", *options)
-    assert (result.exit_code, says in result.stderr) == (2, True)
-
-
 def test_ctrl_c_ends_it_with_a_summary(location: str) -> None:
     command = [sys.executable, "-m", "fastflight", "tail", "demo"]
     child = subprocess.Popen(

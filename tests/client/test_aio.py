@@ -186,7 +186,7 @@ def test_a_write_can_be_given_up_until_it_is_acknowledged(
     server: HandmadeServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The task ends although the server never answers."""
-    monkeypatch.setattr("fastflight.client.threads.GIVE_UP_SECONDS", 0.1)
+    monkeypatch.setattr("fastflight.client.threads.CANCEL_SECONDS", 0.1)
     server.acknowledge.clear()
 
     async def main() -> None:
