@@ -1,27 +1,57 @@
-"""Arguments and options that several commands share. Those of servers are in `serving_options`."""
+"""Arguments and options that several commands share."""
 
 from __future__ import annotations
 
 import functools
 import inspect
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 
 import typer
 
 from fastflight.errors import FastFlightError
-from fastflight.service.choices import Format, Method, Mode
+from fastflight.service.choices import Format, Method, Mode, SessionFormat
 
 R = TypeVar("R")
 
 
-def with_options(
-    command: Callable[..., R], name: str, group: Mapping[str, Any], value_of: Callable[[dict[str, Any]], Any]
-) -> Callable[..., R]:
-    """Return `command` with the options of `group`, annotations by name, in place of its parameter `name`.
+@dataclass(frozen=True, slots=True)
+class Option:
+    """An option of a group: its annotation for typer, and its value if it is left out."""
 
-    The parameter gets what `value_of` returns for the values of the options; those that are left out are None.
+    annotation: Any
+    default: Any = None
+
+
+def option(
+    kind: Any,
+    name: str,
+    help: str,
+    *,
+    default: Any = None,
+    metavar: str | None = None,
+    panel: str | None = None,
+    **keys: Any,
+) -> Option:
+    """Return an option with the value type `kind`. `panel` is its heading in `--help`; `keys` are those of typer."""
+    declared = typer.Option(name, help=help, metavar=metavar, rich_help_panel=panel, **keys)
+    return Option(Annotated[kind if default is not None else kind | None, declared], default)
+
+
+def with_options(
+    name: str, group: Mapping[str, Option], value_of: Callable[[dict[str, Any]], Any]
+) -> Callable[[Callable[..., R]], Callable[..., R]]:
+    """Return a decorator of commands: it puts the options of `group` in place of the command's parameter `name`.
+
+    The parameter gets what `value_of` returns for the values of the options, by their names in the group.
     """
+    return lambda command: _with_options(command, name, group, value_of)
+
+
+def _with_options(
+    command: Callable[..., R], name: str, group: Mapping[str, Option], value_of: Callable[[dict[str, Any]], Any]
+) -> Callable[..., R]:
     signature = inspect.signature(command, eval_str=True)
 
     @functools.wraps(command)
@@ -33,7 +63,10 @@ def with_options(
     parameters: list[inspect.Parameter] = []
     for parameter in signature.parameters.values():
         if parameter.name == name:
-            parameters += [inspect.Parameter(each, keyword, default=None, annotation=group[each]) for each in group]
+            parameters += [
+                inspect.Parameter(each, keyword, default=option.default, annotation=option.annotation)
+                for each, option in group.items()
+            ]
         else:
             has_keywords = bool(parameters) and parameters[-1].kind == keyword
             parameters.append(parameter.replace(kind=keyword) if has_keywords else parameter)
@@ -84,6 +117,21 @@ Columns = Annotated[
 ModeOption = Annotated[
     Mode, typer.Option("--mode", help="Work in the thread of the call (sync) or on an event loop (async).")
 ]
+LineFormat = Annotated[
+    SessionFormat, typer.Option("--format", help="jsonl and csv need --schema; their lines become columns.")
+]
+LineSchema = Annotated[
+    str | None, typer.Option("--schema", metavar="NAME=TYPE,...", help="The columns of jsonl and csv lines.")
+]
+Since = Annotated[
+    float | None,
+    typer.Option(
+        "--since", min=0, metavar="SECONDS", help="Begin this long ago, as far as the server still has the output."
+    ),
+]
+RowLimit = Annotated[int | None, typer.Option("--lines", "-n", min=1, metavar="N", help="End after N rows.")]
+RawBytes = Annotated[bool, typer.Option("--raw", help="Print only the device's bytes; on a terminal as text.")]
+AsCsv = Annotated[bool, typer.Option("--csv", help="Print CSV.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 Interrupt = Annotated[bool, typer.Option("--interrupt", help="First stop the program that runs on the device.")]
 DevicePaths = Annotated[

@@ -12,7 +12,7 @@ from fastflight.cli import screen
 from fastflight.cli.arguments import device_name, schema_of
 from fastflight.cli.exit_codes import UNREACHABLE, Interrupted
 from fastflight.cli.interruption import interruptible
-from fastflight.cli.options import DeviceName, ModeOption
+from fastflight.cli.options import DeviceName, ModeOption, Since
 from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_device_options
 from fastflight.cli.tail import CUT_SHORT
 from fastflight.client.local_names import local_name
@@ -35,12 +35,7 @@ def plot(
     seconds: Annotated[
         float, typer.Option("--seconds", min=0.1, max=86_400, metavar="N", help="How long to collect rows.")
     ] = 10.0,
-    since: Annotated[
-        float | None,
-        typer.Option(
-            "--since", min=0, metavar="SECONDS", help="Begin this long ago, as far as the server still has the output."
-        ),
-    ] = None,
+    since: Since = None,
     format: Annotated[SessionFormat, typer.Option("--format", help="jsonl or csv; csv needs --schema.")] = "jsonl",
     schema: Annotated[
         str | None,

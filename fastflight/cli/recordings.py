@@ -11,11 +11,9 @@ import typer
 
 from fastflight.cli import screen
 from fastflight.cli.interruption import interruptible
-from fastflight.cli.options import AsJson, Columns
+from fastflight.cli.options import AsJson, Columns, LineFormat, LineSchema
 from fastflight.cli.replay import (
     End,
-    LineFormat,
-    LineSchema,
     RecordingName,
     Start,
     output_path,

@@ -19,7 +19,7 @@ from fastflight.cli import screen
 from fastflight.cli.arguments import schema_of
 from fastflight.cli.exit_codes import usage_errors
 from fastflight.cli.interruption import interruptible
-from fastflight.cli.options import AsJson, Columns, ModeOption
+from fastflight.cli.options import AsCsv, AsJson, Columns, LineFormat, LineSchema, ModeOption, RawBytes, RowLimit
 from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_server_options
 from fastflight.cli.tail import GapReporter, check_output_options, follow, format_missed, printer
 from fastflight.client.call import build
@@ -41,12 +41,6 @@ Start = Annotated[
 ]
 End = Annotated[
     str | None, typer.Option("--to", metavar="TIME|SEQ", help="End before this time, or after this sequence number.")
-]
-LineFormat = Annotated[
-    SessionFormat, typer.Option("--format", help="jsonl and csv need --schema; their lines become columns.")
-]
-LineSchema = Annotated[
-    str | None, typer.Option("--schema", metavar="NAME=TYPE,...", help="The columns of jsonl and csv lines.")
 ]
 RowsOption = Annotated[
     RecordedAs | None,
@@ -77,7 +71,7 @@ def replay(
     since: Annotated[
         float | None, typer.Option("--since", min=0, metavar="SECONDS", help="Begin this long ago.")
     ] = None,
-    lines: Annotated[int | None, typer.Option("--lines", "-n", min=1, metavar="N", help="End after N rows.")] = None,
+    lines: RowLimit = None,
     speed: Annotated[
         float | None,
         typer.Option(
@@ -91,8 +85,8 @@ def replay(
     schema: LineSchema = None,
     as_: RowsOption = None,
     columns: Columns = None,
-    raw: Annotated[bool, typer.Option("--raw", help="Print only the device's bytes; on a terminal as text.")] = False,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
+    raw: RawBytes = False,
+    as_csv: AsCsv = False,
     json: AsJson = False,
     mode: ModeOption = "async",
     server: Server = DEFAULT_SERVER,

@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Any
 
 import structlog
 import typer
@@ -29,6 +29,7 @@ from fastflight.cli.bridge import format_addresses
 from fastflight.cli.exit_codes import report_errors
 from fastflight.cli.first_steps import first_steps
 from fastflight.cli.log import DebugLog, JsonLog, log_to_stderr, warn_of_conflicting_package, warn_of_unconfined_boards
+from fastflight.cli.options import Option, option, with_options
 from fastflight.cli.serving_options import (
     ACCESS,
     CLUSTER,
@@ -38,8 +39,6 @@ from fastflight.cli.serving_options import (
     NETWORK,
     RECORDINGS,
     Drain,
-    HttpOrigins,
-    RelayAllow,
 )
 from fastflight.client import DEFAULT_LOCATION
 from fastflight.errors import RequestError
@@ -53,213 +52,171 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 
-def serve(
-    device: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--device",
-            metavar="NAME=URL",
-            help="A device to serve, as in weather=/dev/ttyACM0; may be given again.",
-            rich_help_panel=DEVICES,
-        ),
-    ] = None,
-    fleet: Annotated[
-        Path | None,
-        typer.Option(
-            "--fleet",
-            metavar="FILE",
-            help='A TOML file of devices: \\[devices.weather] url = "COM7". SIGHUP reads it again: devices change, '
-            "what needs a restart is logged.",
-            rich_help_panel=DEVICES,
-        ),
-    ] = None,
-    source: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--source",
-            metavar="MODULE:NAME",
-            help="Your own data service, as in my_package.sales:SALES; may be given again.",
-            rich_help_panel=DEVICES,
-        ),
-    ] = None,
-    server: Annotated[
+# By the names that they have as parameters of `read_config`.
+OPTIONS: Mapping[str, Option] = {
+    "devices": option(
+        list[str],
+        "--device",
+        "A device to serve, as in weather=/dev/ttyACM0; may be given again.",
+        metavar="NAME=URL",
+        panel=DEVICES,
+    ),
+    "fleet": option(
+        Path,
+        "--fleet",
+        'A TOML file of devices: \\[devices.weather] url = "COM7". SIGHUP reads it again: devices change, '
+        "what needs a restart is logged.",
+        metavar="FILE",
+        panel=DEVICES,
+    ),
+    "source": option(
+        list[str],
+        "--source",
+        "Your own data service, as in my_package.sales:SALES; may be given again.",
+        metavar="MODULE:NAME",
+        panel=DEVICES,
+    ),
+    "location": option(
         str,
-        typer.Option(
-            "--server",
-            envvar="FASTFLIGHT_SERVER",
-            metavar="URL",
-            help="URL to listen on, or HOST:PORT; port 0 takes a free port.",
-            rich_help_panel=NETWORK,
-        ),
-    ] = DEFAULT_LOCATION,
-    shards: Annotated[
-        int | None,
-        typer.Option(
-            "--shards",
-            metavar="N",
-            min=1,
-            max=MAX_SHARDS,
-            help="Number of event loops. By default one for each core, at most 4.",
-            rich_help_panel=LIMITS,
-        ),
-    ] = None,
-    http: Annotated[
-        str | None,
-        typer.Option(
-            "--http",
-            metavar="[HOST:]PORT",
-            help="Also serve the live page and HTTP, as in 8000; HTTPS with --tls-cert.",
-            rich_help_panel=NETWORK,
-        ),
-    ] = None,
-    http_origin: HttpOrigins = None,
-    http_host: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--http-host",
-            metavar="NAME",
-            help="A host name by which other computers reach the gateway, as in lab.example.org; may be given again.",
-            rich_help_panel=NETWORK,
-        ),
-    ] = None,
-    relay_allow: RelayAllow = None,
-    max_streams: Annotated[
-        int | None,
-        typer.Option(
-            "--max-streams",
-            metavar="N",
-            min=1,
-            help=f"Number of open streams in all. By default {MAX_STREAMS}.",
-            rich_help_panel=LIMITS,
-        ),
-    ] = None,
-    max_streams_per_device: Annotated[
-        int | None,
-        typer.Option(
-            "--max-streams-per-device",
-            metavar="N",
-            min=1,
-            help=f"Number of open streams of one device. By default {MAX_STREAMS_PER_DEVICE}.",
-            rich_help_panel=LIMITS,
-        ),
-    ] = None,
-    max_streams_per_client: Annotated[
-        int | None,
-        typer.Option(
-            "--max-streams-per-client",
-            metavar="N",
-            min=1,
-            help="Number of open streams of one client. By default only --max-streams.",
-            rich_help_panel=LIMITS,
-        ),
-    ] = None,
-    record: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--record",
-            metavar="NAME",
-            help="Record a device, as in weather; may be given again, or a glob: '*' for all.",
-            rich_help_panel=RECORDINGS,
-        ),
-    ] = None,
-    recordings: Annotated[
-        Path | None,
-        typer.Option(
-            "--recordings",
-            metavar="DIR",
-            file_okay=False,
-            help="The folder of recordings. By default fastflight/recordings in the "
-            "data folder of your user: $XDG_DATA_HOME or ~/.local/share, ~/Library/Application Support on macOS, "
-            "%LOCALAPPDATA% on Windows.",
-            rich_help_panel=RECORDINGS,
-        ),
-    ] = None,
-    cache: Annotated[
-        Path | None,
-        typer.Option(
-            "--cache",
-            metavar="DIR",
-            file_okay=False,
-            help="Keep files of boards, for SQL and for requests with `cached`, in this folder. By default in a "
-            "temporary folder, until the server ends.",
-        ),
-    ] = None,
-    tokens: Annotated[
-        Path | None,
-        typer.Option(
-            "--tokens",
-            metavar="FILE",
-            help="The file of `fastflight token`, as in tokens.json: what each client may do.",
-            rich_help_panel=ACCESS,
-        ),
-    ] = None,
-    tls_cert: Annotated[
-        Path | None,
-        typer.Option(
-            "--tls-cert",
-            metavar="FILE",
-            help="The server's certificate for grpc+tls://, as in server.pem.",
-            rich_help_panel=ACCESS,
-        ),
-    ] = None,
-    tls_key: Annotated[
-        Path | None,
-        typer.Option(
-            "--tls-key",
-            metavar="FILE",
-            help="The key of the certificate, as in server.key; `fastflight cert` makes both.",
-            rich_help_panel=ACCESS,
-        ),
-    ] = None,
-    client_ca: Annotated[
-        Path | None,
-        typer.Option(
-            "--client-ca",
-            metavar="FILE",
-            help="Accept only clients with a certificate that this CA signed, as in ca.pem.",
-            rich_help_panel=ACCESS,
-        ),
-    ] = None,
-    cluster: Annotated[
-        str | None,
-        typer.Option(
-            "--cluster",
-            metavar="URL",
-            envvar="FASTFLIGHT_CLUSTER",
-            help="Share the devices with other servers, by NATS: nats://host:4222, or several URLs with commas.",
-            rich_help_panel=CLUSTER,
-        ),
-    ] = None,
-    cluster_name: Annotated[
-        str | None,
-        typer.Option(
-            "--cluster-name",
-            metavar="NAME",
-            help="This server's name in the cluster. By default the host's name and the port.",
-            rich_help_panel=CLUSTER,
-        ),
-    ] = None,
-    cluster_location: Annotated[
-        str | None,
-        typer.Option(
-            "--cluster-location",
-            metavar="URL",
-            help="The address by which other servers and clients reach this one, if it is not that of --server.",
-            rich_help_panel=CLUSTER,
-        ),
-    ] = None,
-    drain: Drain = DRAIN_SECONDS,
-    log_json: JsonLog = False,
-    log_debug: DebugLog = False,
-    trace: Annotated[
+        "--server",
+        "URL to listen on, or HOST:PORT; port 0 takes a free port.",
+        default=DEFAULT_LOCATION,
+        envvar="FASTFLIGHT_SERVER",
+        metavar="URL",
+        panel=NETWORK,
+    ),
+    "shards": option(
+        int,
+        "--shards",
+        "Number of event loops. By default one for each core, at most 4.",
+        min=1,
+        max=MAX_SHARDS,
+        metavar="N",
+        panel=LIMITS,
+    ),
+    "http": option(
+        str,
+        "--http",
+        "Also serve the live page and HTTP, as in 8000; HTTPS with --tls-cert.",
+        metavar="[HOST:]PORT",
+        panel=NETWORK,
+    ),
+    "origins": option(
+        list[str],
+        "--http-origin",
+        "An origin whose pages may send requests over HTTP, as in https://lab.example.org; may be given again.",
+        metavar="URL",
+        panel=NETWORK,
+    ),
+    "http_host": option(
+        list[str],
+        "--http-host",
+        "A host name by which other computers reach the gateway, as in lab.example.org; may be given again.",
+        metavar="NAME",
+        panel=NETWORK,
+    ),
+    "relay": option(
+        list[str],
+        "--relay-allow",
+        "Let browsers open TCP streams to this address through the gateway, as in 127.0.0.1:2218; may be given again.",
+        metavar="HOST:PORT",
+        panel=NETWORK,
+    ),
+    "streams": option(
+        int,
+        "--max-streams",
+        f"Number of open streams in all. By default {MAX_STREAMS}.",
+        min=1,
+        metavar="N",
+        panel=LIMITS,
+    ),
+    "per_device": option(
+        int,
+        "--max-streams-per-device",
+        f"Number of open streams of one device. By default {MAX_STREAMS_PER_DEVICE}.",
+        min=1,
+        metavar="N",
+        panel=LIMITS,
+    ),
+    "per_identity": option(
+        int,
+        "--max-streams-per-client",
+        "Number of open streams of one client. By default only --max-streams.",
+        min=1,
+        metavar="N",
+        panel=LIMITS,
+    ),
+    "record": option(
+        list[str],
+        "--record",
+        "Record a device, as in weather; may be given again, or a glob: '*' for all.",
+        metavar="NAME",
+        panel=RECORDINGS,
+    ),
+    "recordings": option(
+        Path,
+        "--recordings",
+        "The folder of recordings. By default fastflight/recordings in the "
+        "data folder of your user: $XDG_DATA_HOME or ~/.local/share, ~/Library/Application Support on macOS, "
+        "%LOCALAPPDATA% on Windows.",
+        file_okay=False,
+        metavar="DIR",
+        panel=RECORDINGS,
+    ),
+    "cache": option(
+        Path,
+        "--cache",
+        "Keep files of boards, for SQL and for requests with `cached`, in this folder. By default in a "
+        "temporary folder, until the server ends.",
+        file_okay=False,
+        metavar="DIR",
+    ),
+    **{
+        name: option(Path, f"--{name.replace('_', '-')}", help, metavar="FILE", panel=ACCESS)
+        for name, help in (
+            ("tokens", "The file of `fastflight token`, as in tokens.json: what each client may do."),
+            ("tls_cert", "The server's certificate for grpc+tls://, as in server.pem."),
+            ("tls_key", "The key of the certificate, as in server.key; `fastflight cert` makes both."),
+            ("client_ca", "Accept only clients with a certificate that this CA signed, as in ca.pem."),
+        )
+    },
+    "cluster": option(
+        str,
+        "--cluster",
+        "Share the devices with other servers, by NATS: nats://host:4222, or several URLs with commas.",
+        envvar="FASTFLIGHT_CLUSTER",
+        metavar="URL",
+        panel=CLUSTER,
+    ),
+    "cluster_name": option(
+        str,
+        "--cluster-name",
+        "This server's name in the cluster. By default the host's name and the port.",
+        metavar="NAME",
+        panel=CLUSTER,
+    ),
+    "cluster_location": option(
+        str,
+        "--cluster-location",
+        "The address by which other servers and clients reach this one, if it is not that of --server.",
+        metavar="URL",
+        panel=CLUSTER,
+    ),
+    "drain_seconds": Option(Drain, DRAIN_SECONDS),
+    "log_json": Option(JsonLog, False),
+    "log_debug": Option(DebugLog, False),
+    "trace": option(
         bool,
-        typer.Option(
-            "--trace",
-            help="Accept request ids and trace context from Flight clients; small requests get a fifth slower.",
-            rich_help_panel=LOGGING,
-        ),
-    ] = False,
-) -> None:
+        "--trace",
+        "Accept request ids and trace context from Flight clients; small requests get a fifth slower.",
+        default=False,
+        panel=LOGGING,
+    ),
+}
+
+
+@with_options("options", OPTIONS, dict)
+def serve(options: dict[str, Any]) -> None:
     """Serve devices as tables. Without --device and --fleet, serve one simulated board, named demo.
 
     Other computers can connect only with TLS and tokens.
@@ -273,42 +230,18 @@ def serve(
     from fastflight.app.compose import open_server
     from fastflight.app.own_sources import load_sources
 
-    log_to_stderr(as_json=log_json, debug=log_debug)
+    log_to_stderr(as_json=options.pop("log_json"), debug=options["log_debug"])
     warn_of_conflicting_package()
-    limits = {
-        "streams": max_streams,
-        "per_device": max_streams_per_device,
-        "per_identity": max_streams_per_client,
-    }
+    given = {name: value for name, value in options.items() if value is not None}
+    names = [name for name in ("streams", "per_device", "per_identity") if name in given]
+    limits: dict[str, int | None] = {name: given.pop(name) for name in names}
+    sources = given.pop("source", ())
 
     def read() -> Config:
-        return read_config(
-            server,
-            device or [],
-            fleet,
-            shards,
-            limits,
-            recordings=recordings,
-            record=record or [],
-            cache=cache,
-            http=http,
-            relay=relay_allow or [],
-            origins=http_origin or [],
-            http_host=http_host or [],
-            drain_seconds=drain,
-            tokens=tokens,
-            tls_cert=tls_cert,
-            tls_key=tls_key,
-            client_ca=client_ca,
-            cluster=cluster,
-            cluster_name=cluster_name,
-            cluster_location=cluster_location,
-            log_debug=log_debug,
-            trace=trace,
-        )
+        return read_config(**given, limits=limits)
 
     try:
-        config = read().model_copy(update={"sources": load_sources(source or ())})
+        config = read().model_copy(update={"sources": load_sources(sources)})
     except RequestError as error:
         raise typer.BadParameter(str(error)) from error
     _warn_of_missing_ports(config.urls)
@@ -316,15 +249,15 @@ def serve(
         raise_limit()
         limit_arenas()
         with (
-            stop_signal(hangup=fleet is not None) as wait_for_signal,
+            stop_signal(hangup="fleet" in given) as wait_for_signal,
             contextlib.ExitStack() as ending,
             open_server(config) as running,
             watch_process(),
         ):
             warn_of_unconfined_boards(running.devices.values())
             devices = ", ".join(f"{name} ({public_url(url)})" for name, url in running.devices.items())
-            sources = ", ".join(source.request.type for source in config.sources)
-            own = f"; sources: {sources}" if sources else ""
+            own_sources = ", ".join(source.request.type for source in config.sources)
+            own = f"; sources: {own_sources}" if own_sources else ""
             screen.line(f"listening on {running.location}; devices: {devices or 'none'}{own}")
             if running.http:
                 screen.line(f"listening on {running.http}")

@@ -15,11 +15,11 @@ import logging
 import os
 import socket
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Protocol, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Protocol, Self, Unpack
 from urllib.parse import urlsplit
 
 import typer
@@ -27,7 +27,7 @@ import typer
 from fastflight.cli import screen
 from fastflight.cli.chain import shared_boards
 from fastflight.cli.exit_codes import REFUSED, usage_errors
-from fastflight.cli.options import with_options
+from fastflight.cli.options import Option, option, with_options
 from fastflight.client.answers import DEFAULT_LOCATION, SERVER_VARIABLE, server_url
 from fastflight.errors import RequestError, TransportError
 
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from fastflight.client import Credentials, Device
     from fastflight.client.board import Board
     from fastflight.client.options import FileOptions
-
-R = TypeVar("R")
 
 # The heading of these options in `--help`.
 CONNECTION = "Connection"
@@ -215,55 +213,51 @@ def _listens(location: str) -> bool:
 DEFAULT_SERVER = Server()
 
 
-def _option(kind: type, name: str, help: str, **keys: Any) -> Any:
-    """Return the annotation of an option that may be left out."""
-    return Annotated[kind | None, typer.Option(name, help=help, rich_help_panel=CONNECTION, **keys)]
-
-
-SERVER_OPTIONS: Mapping[str, Any] = {
-    "server": _option(
+SERVER_OPTIONS: Mapping[str, Option] = {
+    "server": option(
         str,
         "--server",
         f"URL of the server, or HOST:PORT. By default {DEFAULT_LOCATION}.",
         envvar=SERVER_VARIABLE,
         metavar="URL",
+        panel=CONNECTION,
     ),
-    "token_file": _option(
+    "token_file": option(
         Path,
         "--token-file",
         f"File with your token. Without it, the variable {TOKEN_VARIABLE} is used.",
         envvar="FASTFLIGHT_TOKEN_FILE",
         metavar="FILE",
+        panel=CONNECTION,
     ),
-    "tls_ca": _option(
-        Path, "--tls-ca", "CA that signed the server's certificate, PEM.", envvar="FASTFLIGHT_TLS_CA", metavar="FILE"
-    ),
-    "tls_cert": _option(
-        Path, "--tls-cert", "Your client certificate, PEM.", envvar="FASTFLIGHT_TLS_CERT", metavar="FILE"
-    ),
-    "tls_key": _option(Path, "--tls-key", "The key of --tls-cert, PEM.", envvar="FASTFLIGHT_TLS_KEY", metavar="FILE"),
+    **{
+        name: option(
+            Path,
+            f"--{name.replace('_', '-')}",
+            help,
+            envvar=f"FASTFLIGHT_{name.upper()}",
+            metavar="FILE",
+            panel=CONNECTION,
+        )
+        for name, help in (
+            ("tls_ca", "CA that signed the server's certificate, PEM."),
+            ("tls_cert", "Your client certificate, PEM."),
+            ("tls_key", "The key of --tls-cert, PEM."),
+        )
+    },
 }
-DEVICE_OPTIONS: Mapping[str, Any] = {
-    "board": _option(
+DEVICE_OPTIONS: Mapping[str, Option] = {
+    "board": option(
         str,
         "--device",
         "Use this board without a server, as in /dev/ttyACM0 or socket://host:port. `auto`, or no server: "
         "the only board that is plugged in.",
         metavar="[NAME=]URL",
+        panel=CONNECTION,
     ),
-    "agent": _option(bool, "--agent", "With --device: its program runs fastflight's agent."),
+    "agent": option(bool, "--agent", "With --device: its program runs fastflight's agent.", panel=CONNECTION),
     **SERVER_OPTIONS,
 }
-
-
-def with_server_options(command: Callable[..., R]) -> Callable[..., R]:
-    """Return `command` with the options of `SERVER_OPTIONS` in place of its parameter `server`, a `Server`."""
-    return with_options(command, "server", SERVER_OPTIONS, _server)
-
-
-def with_device_options(command: Callable[..., R]) -> Callable[..., R]:
-    """Return `command` with the options of `DEVICE_OPTIONS` in place of its parameter `server`, a `Server`."""
-    return with_options(command, "server", DEVICE_OPTIONS, lambda values: _server(values, or_board=True))
 
 
 def _server(values: dict[str, Any], *, or_board: bool = False) -> Server:
@@ -271,6 +265,11 @@ def _server(values: dict[str, Any], *, or_board: bool = False) -> Server:
     if board is not None and url not in (None, os.environ.get(SERVER_VARIABLE)):
         raise typer.BadParameter("--server and --device exclude each other: leave one of them out")
     return Server(url, values, board, or_board, agent)
+
+
+# In place of a command's parameter `server`, a `Server`.
+with_server_options = with_options("server", SERVER_OPTIONS, _server)
+with_device_options = with_options("server", DEVICE_OPTIONS, functools.partial(_server, or_board=True))
 
 
 def read_credentials(

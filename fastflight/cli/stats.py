@@ -34,6 +34,7 @@ LIMITS = {
 }
 # Metrics by name: for each, pairs of labels and value.
 Metrics = Mapping[str, Sequence[tuple[Mapping[str, str], Any]]]
+Row = tuple[str | Text, ...]
 
 
 @interruptible
@@ -119,144 +120,115 @@ def _removed(metrics: Metrics) -> list[str]:
     return words + ([f"{cut:,.0f} connections cut"] if cut else [])
 
 
-def _limits(metrics: Metrics) -> Table:
-    table = _table("limit", ">used", ">of", "", ">refused")
+def _limits(metrics: Metrics) -> Table | None:
     refused = _by(metrics, "fastflight_refused_total", "limit")
     used = _by(metrics, "fastflight_limit_used", "limit", max)
+    rows: list[Row] = []
     for limit, size in _by(metrics, "fastflight_limit", "limit", max).items():
         part = used.get(limit, 0) / size if size else 0.0
-        refusals = refused.get(limit)
-        table.add_row(
-            LIMITS.get(limit, limit),
-            _format_count(int(used.get(limit, 0))),
-            _format_count(int(size)),
-            Text(f"{part:4.0%}", style="bold red" if part >= HIGH else ""),
-            "" if refusals is None else _format_count(int(refusals)),
-        )
-    return table
+        counts = (_count(used.get(limit)), _count(size), Text(f"{part:4.0%}", style="bold red" if part >= HIGH else ""))
+        rows.append((LIMITS.get(limit, limit), *counts, _count(refused[limit]) if limit in refused else ""))
+    return _table(("limit", ">used", ">of", "", ">refused"), rows)
 
 
 def _streams(metrics: Metrics, before: Metrics) -> Table | None:
-    names = sorted(_by(metrics, "fastflight_streams_open", "source"))
-    if not names:
-        return None
-    table = _table("streams", ">open", ">finished", ">failed", ">cancelled", ">rows", ">bytes", ">a second")
     opened = _by(metrics, "fastflight_streams_open", "source")
-    rows, size = (_by(metrics, name, "source") for name in ("fastflight_rows_total", "fastflight_bytes_total"))
-    earlier = _by(before, "fastflight_bytes_total", "source")
-    for name in names:
-        ended = {
-            labels["outcome"]: value
-            for labels, value in metrics.get("fastflight_streams_total", ())
-            if labels["source"] == name
-        }
-        rate = f"{screen.size(int((size[name] - earlier[name]) / WATCH_SECONDS))}" if name in earlier else "-"
-        outcomes = [_format_count(int(ended.get(each, 0))) for each in ("finished", "failed", "cancelled")]
-        counted, moved = _format_count(int(rows.get(name, 0))), screen.size(int(size.get(name, 0)))
-        table.add_row(name, _format_count(int(opened[name])), *outcomes, counted, moved, rate)
-    return table
+    moved, earlier = (_by(each, "fastflight_bytes_total", "source") for each in (metrics, before))
+    counted = _by(metrics, "fastflight_rows_total", "source")
+    rows: list[Row] = []
+    for name in sorted(opened):
+        of_source = [sample for sample in metrics.get("fastflight_streams_total", ()) if sample[0]["source"] == name]
+        ended = {labels["outcome"]: value for labels, value in of_source}
+        outcomes = (_count(ended.get(each)) for each in ("finished", "failed", "cancelled"))
+        rate = _rate(moved.get(name), earlier.get(name))
+        rows.append((name, _count(opened[name]), *outcomes, _count(counted.get(name)), _size(moved.get(name)), rate))
+    headings = ("streams", ">open", ">finished", ">failed", ">cancelled", ">rows", ">bytes", ">a second")
+    return _table(headings, rows) if rows else None
 
 
 def _devices(metrics: Metrics, before: Metrics) -> Table | None:
     opened = _by(metrics, "fastflight_device_open", "device")
-    if not opened:
-        return None
-    table = _table("devices", "line", ">last data", ">received", ">a second", ">sent", ">outages", ">missed")
     of = {
         name: _by(metrics, f"fastflight_device_{name}", "device")
         for name in ("held", "in_trouble", "data_age_seconds", "outages_total", "missed_total")
     }
-    totals = {way: _device_bytes(metrics, way) for way in ("rx", "tx")}
+    received, sent = (_device_bytes(metrics, direction) for direction in ("rx", "tx"))
     earlier = _device_bytes(before, "rx")
-    for name in list(opened)[:MAX_LISTED]:
+    rows: list[Row] = []
+    for name, is_open in list(opened.items())[:MAX_LISTED]:
         state = "lost" if of["in_trouble"].get(name) else "in use" if of["held"].get(name) else "open"
-        received = totals["rx"].get(name, 0)
-        table.add_row(
-            name,
-            Text(state if opened[name] or state == "lost" else "closed", style="bold red" if state == "lost" else ""),
-            _format_age(of["data_age_seconds"].get(name)),
-            screen.size(int(received)),
-            screen.size(int((received - earlier[name]) / WATCH_SECONDS)) if name in earlier else "-",
-            screen.size(int(totals["tx"].get(name, 0))),
-            _format_count(int(of["outages_total"].get(name, 0))),
-            _format_count(int(of["missed_total"].get(name, 0))),
-        )
-    return _add_rest(table, len(opened))
+        line = Text(state if is_open or state == "lost" else "closed", style="bold red" if state == "lost" else "")
+        age, rate = _format_age(of["data_age_seconds"].get(name)), _rate(received.get(name, 0), earlier.get(name))
+        problems = (_count(of[each].get(name)) for each in ("outages_total", "missed_total"))
+        rows.append((name, line, age, _size(received.get(name)), rate, _size(sent.get(name)), *problems))
+    headings = ("devices", "line", ">last data", ">received", ">a second", ">sent", ">outages", ">missed")
+    return _table(headings, rows, len(opened)) if rows else None
 
 
 def _recordings(metrics: Metrics) -> Table | None:
-    rows = _by(metrics, "fastflight_recording_rows", "device")
-    if not rows:
-        return None
-    table = _table("recordings", ">rows", ">bytes", ">newest", ">lost", ">failures", ">damage")
+    recorded = _by(metrics, "fastflight_recording_rows", "device")
     of = {
         name: _by(metrics, f"fastflight_recording_{name}", "device")
         for name in ("bytes", "age_seconds", "lost", "failures_total", "damage")
     }
-    for name in list(rows)[:MAX_LISTED]:
-        table.add_row(
+    rows: list[Row] = [
+        (
             name,
-            _format_count(int(rows.get(name, 0))),
-            screen.size(int(of["bytes"].get(name, 0))),
+            _count(count),
+            _size(of["bytes"].get(name)),
             _format_age(of["age_seconds"].get(name)),
-            *(_format_count(int(of[each].get(name, 0))) for each in ("lost", "failures_total", "damage")),
+            *(_count(of[each].get(name)) for each in ("lost", "failures_total", "damage")),
         )
-    return _add_rest(table, len(rows))
+        for name, count in list(recorded.items())[:MAX_LISTED]
+    ]
+    headings = ("recordings", ">rows", ">bytes", ">newest", ">lost", ">failures", ">damage")
+    return _table(headings, rows, len(recorded)) if rows else None
 
 
 def _publishing(metrics: Metrics) -> Table | None:
     failing = metrics.get("fastflight_publish_failing", ())
-    if not failing:
-        return None
     of: dict[str, dict[tuple[str, str], float]] = {}
     for name in ("rows_total", "waiting", "lost_total"):
         for labels, value in metrics.get(f"fastflight_publish_{name}", ()):
             of.setdefault(labels.get("outcome", name), {})[labels["device"], labels["output"]] = value
-    table = _table("publishing", "to", "", ">sent", ">left out", ">waiting", ">lost")
+    rows: list[Row] = []
     for labels, value in failing[:MAX_LISTED]:
         key = labels["device"], labels["output"]
-        sent, refused, misfits, waiting, lost = (
-            int(of.get(name, {}).get(key, 0)) for name in ("sent", "refused", "misfit", "waiting", "lost_total")
-        )
-        counts = map(_format_count, (sent, refused + misfits, waiting, lost))
-        table.add_row(*key, Text("failing" if value else "", style="bold red"), *counts)
-    return _add_rest(table, len(failing))
+        names = ("sent", "refused", "misfit", "waiting", "lost_total")
+        sent, refused, misfits, waiting, lost = (of.get(name, {}).get(key, 0) for name in names)
+        state = Text("failing" if value else "", style="bold red")
+        rows.append((*key, state, *map(_count, (sent, refused + misfits, waiting, lost))))
+    headings = ("publishing", "to", "", ">sent", ">left out", ">waiting", ">lost")
+    return _table(headings, rows, len(failing)) if rows else None
 
 
-def _shards(metrics: Metrics) -> Table:
-    table = _table("event loops", ">streams", ">tasks", ">late", ">at worst", ">stuck")
-    columns = ["streams", "tasks", "lag_seconds", "longest_lag_seconds", "stuck_total"]
+def _shards(metrics: Metrics) -> Table | None:
     found: dict[tuple[str, ...], list[float]] = {}
-    for column in columns:
+    for column in ("streams", "tasks", "lag_seconds", "longest_lag_seconds", "stuck_total"):
         for labels, value in metrics.get(f"fastflight_shard_{column}", ()):
             found.setdefault(tuple(reversed(list(labels.values()))), []).append(value)
+    rows: list[Row] = []
     for names, (streams, tasks, late, worst, stuck) in found.items():
         lags = (f"{1000 * each:.1f} ms" for each in (late, worst))
-        table.add_row(
-            " ".join(names), _format_count(int(streams)), _format_count(int(tasks)), *lags, _format_count(int(stuck))
-        )
-    return table
+        rows.append((" ".join(names), _count(streams), _count(tasks), *lags, _count(stuck)))
+    return _table(("event loops", ">streams", ">tasks", ">late", ">at worst", ">stuck"), rows)
 
 
-def _table(*headings: str) -> Table:
-    """Return an empty table. A column whose heading begins with `>` is aligned to the right."""
+def _table(headings: Sequence[str], rows: Sequence[Row], count: int = 0) -> Table:
+    """Return a table. A column whose heading begins with `>` is aligned to the right. `count`: how many rows exist."""
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
-    for heading in headings:
-        first = heading == headings[0]
+    for number, heading in enumerate(headings):
         table.add_column(
             heading.removeprefix(">"),
             justify="right" if heading.startswith(">") else "left",
             no_wrap=True,
-            min_width=12 if first else None,
+            min_width=None if number else 12,
             overflow="ellipsis",
         )
-    return table
-
-
-def _add_rest(table: Table, count: int) -> Table:
-    """Add a row that says how many of `count` rows are not listed, if there are such rows."""
-    if count > MAX_LISTED:
-        table.add_row(f"and {count - MAX_LISTED} more")
+    for row in rows:
+        table.add_row(*row)
+    if count > len(rows):
+        table.add_row(f"and {count - len(rows)} more")
     return table
 
 
@@ -278,8 +250,17 @@ def _sum(metrics: Metrics, name: str) -> float:
     return float(sum(value for _, value in metrics.get(name, ())))
 
 
-def _format_count(number: int) -> str:
-    return f"{number:,}"
+def _count(number: float | None) -> str:
+    return f"{int(number or 0):,}"
+
+
+def _size(number: float | None) -> str:
+    return screen.size(int(number or 0))
+
+
+def _rate(now: float | None, before: float | None) -> str:
+    """Format the bytes of a second, from a count and the one of a second ago; `-` if one is not known."""
+    return "-" if now is None or before is None else screen.size(int((now - before) / WATCH_SECONDS))
 
 
 def _format_age(seconds: float | None) -> str:

@@ -19,7 +19,18 @@ from fastflight.cli import drawing, screen
 from fastflight.cli.arguments import device_name, schema_of
 from fastflight.cli.exit_codes import UNREACHABLE, Interrupted
 from fastflight.cli.interruption import interruptible
-from fastflight.cli.options import AsJson, Columns, DeviceName, ModeOption
+from fastflight.cli.options import (
+    AsCsv,
+    AsJson,
+    Columns,
+    DeviceName,
+    LineFormat,
+    LineSchema,
+    ModeOption,
+    RawBytes,
+    RowLimit,
+    Since,
+)
 from fastflight.cli.preview import rows_of
 from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_device_options
 from fastflight.gap import Gap
@@ -44,24 +55,15 @@ Show = Callable[[pa.RecordBatch], None]
 @with_device_options
 def tail(
     device: DeviceName = None,
-    since: Annotated[
-        float | None,
-        typer.Option(
-            "--since", min=0, metavar="SECONDS", help="Begin this long ago, as far as the server still has the output."
-        ),
-    ] = None,
-    lines: Annotated[int | None, typer.Option("--lines", "-n", min=1, metavar="N", help="End after N rows.")] = None,
+    since: Since = None,
+    lines: RowLimit = None,
     seconds: Annotated[float | None, typer.Option("--seconds", min=0, metavar="N", help="End after N seconds.")] = None,
-    format: Annotated[
-        SessionFormat, typer.Option("--format", help="jsonl and csv need --schema; their lines become columns.")
-    ] = "lines",
-    schema: Annotated[
-        str | None, typer.Option("--schema", metavar="NAME=TYPE,...", help="The columns of jsonl and csv lines.")
-    ] = None,
+    format: LineFormat = "lines",
+    schema: LineSchema = None,
     columns: Columns = None,
     requests: Annotated[bool, typer.Option("--requests", help="Also show the traffic of requests, as bytes.")] = False,
-    raw: Annotated[bool, typer.Option("--raw", help="Print only the device's bytes; on a terminal as text.")] = False,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
+    raw: RawBytes = False,
+    as_csv: AsCsv = False,
     json: AsJson = False,
     reconnect: Annotated[
         bool, typer.Option("--reconnect", help="Continue when the device disconnects and comes back.")

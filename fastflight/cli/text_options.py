@@ -6,16 +6,12 @@ options. What is not said on the command line is not in the `TextOptions`: the s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Annotated, Any, TypeVar, cast
+from collections.abc import Mapping
+from typing import Any, cast
 
-import typer
-
-from fastflight.cli.options import with_options
+from fastflight.cli.options import Option, option, with_options
 from fastflight.client.options import TextOptions
 from fastflight.service.choices import Decimal
-
-R = TypeVar("R")
 
 NO_TEXT_OPTIONS = TextOptions()
 
@@ -25,24 +21,18 @@ TEXT_FILES = "Text files (found out by default)"
 DELIMITERS = {"tab": "\t", "blank": " ", "blanks": " "}
 
 
-def _option(type_: Any, name: str, help_: str, metavar: str | None = None) -> Any:
-    return Annotated[type_ | None, typer.Option(name, help=help_, metavar=metavar, rich_help_panel=TEXT_FILES)]
-
-
-OPTIONS: Mapping[str, Any] = {
-    "header": _option(str, "--header", "none, or the number of the line that names the columns, 1 for the first.", "N"),
-    "delimiter": _option(str, "--delimiter", "Between cells: one character, tab, or blanks.", "CHAR"),
-    "decimal": _option(Decimal, "--decimal", "Before the fraction of a number."),
-    "skip_rows": _option(int, "--skip-rows", "Lines to skip at the beginning.", "N"),
-    "comment": _option(str, "--comment", "Begins a line to skip.", "CHAR"),
-    "encoding": _option(str, "--encoding", "As Python names it: cp1252.", "NAME"),
-    "null_values": _option(str, "--null-values", "Texts that mean no value, separated by commas.", "A,B,..."),
+OPTIONS: Mapping[str, Option] = {
+    name: option(kind, f"--{name.replace('_', '-')}", help, metavar=metavar, panel=TEXT_FILES)
+    for name, kind, metavar, help in (
+        ("header", str, "N", "none, or the number of the line that names the columns, 1 for the first."),
+        ("delimiter", str, "CHAR", "Between cells: one character, tab, or blanks."),
+        ("decimal", Decimal, None, "Before the fraction of a number."),
+        ("skip_rows", int, "N", "Lines to skip at the beginning."),
+        ("comment", str, "CHAR", "Begins a line to skip."),
+        ("encoding", str, "NAME", "As Python names it: cp1252."),
+        ("null_values", str, "A,B,...", "Texts that mean no value, separated by commas."),
+    )
 }
-
-
-def with_text_options(command: Callable[..., R]) -> Callable[..., R]:
-    """Return `command` with `OPTIONS` in place of its parameter `text`."""
-    return with_options(command, "text", OPTIONS, _as_keys)
 
 
 def _as_keys(values: dict[str, Any]) -> TextOptions:
@@ -54,3 +44,7 @@ def _as_keys(values: dict[str, Any]) -> TextOptions:
     if (null_values := options.get("null_values")) is not None:
         options["null_values"] = null_values.split(",")
     return cast(TextOptions, options)
+
+
+# In place of a command's parameter `text`, the `TextOptions`.
+with_text_options = with_options("text", OPTIONS, _as_keys)
