@@ -16,9 +16,9 @@ from fastflight.cli.copy_progress import copy_progress
 from fastflight.cli.exit_codes import REFUSED
 from fastflight.cli.preview import HEAD_BATCH_ROWS, first_rows, preview_of
 from fastflight.client import RowStream
-from fastflight.client.meaning import BESIDE, understood
 from fastflight.client.saving import SavedFile
 from fastflight.client.stream import Summary
+from fastflight.client.validation import ABOUT_ROWS, validating
 from fastflight.errors import DataError, RequestError
 from fastflight.tables import Layout, open_writer
 
@@ -93,7 +93,7 @@ def _summary(stream: RowStream, head: int | None) -> Summary:
 
 def _report_failed(summary: Summary) -> None:
     """Name the devices that could not be read, and end with exit code 1 if there are any."""
-    with understood(BESIDE):
+    with validating(ABOUT_ROWS):
         failed = summary.get("failed", ())
         for failure in failed:
             where = failure.get("where") or failure["device"]

@@ -16,7 +16,7 @@ from fastflight.cli import drawing, screen
 from fastflight.cli.interruption import interruptible
 from fastflight.cli.options import AsJson
 from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_server_options
-from fastflight.client.meaning import text, understood
+from fastflight.client.validation import text, validating
 
 # From one reading of the metrics to the next.
 WATCH_SECONDS = 1.0
@@ -81,7 +81,7 @@ def render(server: str, answer: Mapping[str, Any], before: Metrics) -> Group:
 
     Raises `ProtocolError` if the answer lacks something or has a value of a wrong type.
     """
-    with understood("the answer with the server's metrics", server):
+    with validating("the answer with the server's metrics", server):
         metrics = metrics_of(answer)
         for samples in metrics.values():
             for labels, _ in samples:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from fastflight.client.local_files import agrees
 from fastflight.client.local_names import board_path, device_name
-from fastflight.client.meaning import text, understood, value, whole
+from fastflight.client.validation import text, validating, value, whole
 from fastflight.errors import ProtocolError
 from fastflight.gap import Gap
 
@@ -169,7 +169,7 @@ def location_of(location: str | None, *, encrypted: bool = False) -> str:
 
 
 def device_of(fields: Mapping[str, Any]) -> Device:
-    with understood("what the server says of a device"):
+    with validating("what the server says of a device"):
         holder, recording, trouble = (fields.get(key) for key in ("holder", "recording", "trouble"))
         return Device(
             name=device_name(text(fields["name"])),
@@ -188,7 +188,7 @@ def _format_output(output: Mapping[str, Any]) -> str:
 
 
 def recorded_of(fields: Mapping[str, Any]) -> Recorded:
-    with understood("what the server says of a recording"):
+    with validating("what the server says of a recording"):
         first, last = (
             None if fields[key] is None else datetime.fromisoformat(text(fields[key]))
             for key in ("first_time", "last_time")
@@ -216,7 +216,7 @@ def entries_of(batches: Iterable[pa.RecordBatch]) -> list[Entry]:
 
 def entries_of_rows(rows: Iterable[Mapping[str, Any]]) -> list[Entry]:
     """As `entries_of`, for rows as dictionaries."""
-    with understood("a listing of the server"):
+    with validating("a listing of the server"):
         return [_entry(row, row["modified"]) for row in rows]
 
 
@@ -233,7 +233,7 @@ def single(results: list[Any], action: str, location: str) -> dict[str, Any]:
 
 
 def entry_of(fields: Mapping[str, Any]) -> Entry:
-    with understood("what the server says of a file"):
+    with validating("what the server says of a file"):
         seconds = fields.get("modified")
         return _entry(fields, None if seconds is None else EPOCH + timedelta(seconds=seconds))
 
@@ -247,13 +247,13 @@ def _entry(fields: Mapping[str, Any], modified: datetime | None) -> Entry:
 
 
 def digest_of(fields: Mapping[str, Any]) -> Digest:
-    with understood("a digest of the server"):
+    with validating("a digest of the server"):
         return Digest(algorithm=text(fields["algorithm"]), digest=text(fields["digest"]))
 
 
 def remote_entries_of(results: Iterable[Any]) -> list[tuple[str, RemoteEntry]]:
     """Return the results of `file.hash` for a folder: paths on the device, with sizes and digests."""
-    with understood("what the server says of its files"):
+    with validating("what the server says of its files"):
         return [
             (
                 board_path(text(each["path"])),

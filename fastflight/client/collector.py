@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fastflight.client.meaning import text, understood, whole
+from fastflight.client.validation import text, validating, whole
 from fastflight.errors import DataError, ProtocolError, RequestError
 from fastflight.files import replacement
 
@@ -50,7 +50,7 @@ class Collector:
         except FileNotFoundError:
             return cls(secrets.token_hex(ID_BYTES), device, path)
         try:
-            with understood("it"):
+            with validating("it"):
                 collector = _decoded(json.loads(content))
         except ProtocolError as error:
             hint = "Remove it. The parts that wait on the board are then collected ten minutes later"

@@ -21,9 +21,9 @@ from pyarrow import flight
 from fastflight.client import answers
 from fastflight.client.credentials import NONE, Credentials, options
 from fastflight.client.failure import NotReached, typed_errors
-from fastflight.client.meaning import BESIDE, understood, whole
 from fastflight.client.progress import Report
 from fastflight.client.stream import RowStream
+from fastflight.client.validation import ABOUT_ROWS, validating, whole
 from fastflight.errors import ProtocolError, RequestError
 from fastflight.service.requests import DeviceFile, Request
 from fastflight.service.wire import encode
@@ -74,7 +74,7 @@ class ServerConnection:
         if report is not None and _is_read_whole(request):
             with self.stream(request.model_copy(update={"limit": 0})) as stream:
                 for _, note in stream.pieces():
-                    with understood(BESIDE, self.location):
+                    with validating(ABOUT_ROWS, self.location):
                         if note is not None and (progress := note.get("progress")):
                             report(0, whole(progress["bytes"]), whole(progress["size"]))
         with typed_errors(self.location):

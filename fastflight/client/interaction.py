@@ -23,8 +23,8 @@ from pyarrow import flight
 
 from fastflight.client.argument_types import checks_arguments
 from fastflight.client.failure import typed_errors
-from fastflight.client.meaning import content, understood
 from fastflight.client.stream import RowStream
+from fastflight.client.validation import content, validating
 from fastflight.errors import FastFlightError, RequestError, Stopped, TransportTimeout
 from fastflight.tables.bare import one_content
 
@@ -237,7 +237,7 @@ class Seeking:
             raise Stopped(f"the session ended before the device said {self._mark!r}")
         if "data" not in batch.schema.names:
             raise RequestError("these rows are not the device's bytes", where="format", hint='Ask for "bytes"')
-        with understood("a row of the session"):
+        with validating("a row of the session"):
             # Without the column of times, for which Arrow would import pandas.
             values = batch.select(["direction", "data"]).to_pylist()
             rows = [(row["direction"], content(row["data"])) for row in values]

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from fastflight.client.connection import ServerConnection
-    from fastflight.client.meaning import Note
     from fastflight.client.stream import RowStream
+    from fastflight.client.validation import Note
 
 # How often the plot is drawn anew.
 DRAW_SECONDS = 0.25

@@ -16,9 +16,9 @@ from typing import Any, Self
 
 import pyarrow as pa
 
-from fastflight.client.meaning import BESIDE, understood
 from fastflight.client.progress import Meter
 from fastflight.client.stream import AnswerRows, RowStream, Summary, warn_if_incomplete
+from fastflight.client.validation import ABOUT_ROWS, validating
 from fastflight.concurrency.gather import Gather
 from fastflight.errors import ProtocolError, RequestError, Stopped
 from fastflight.gap import Gap
@@ -167,7 +167,7 @@ class _OpenEndpoints:
 def combined(summaries: Sequence[Summary]) -> dict[str, Any]:
     """Combine summaries: counts are added up, lists joined, the duration is the longest. `endpoints` lists them all."""
     whole: dict[str, Any] = {}
-    with understood(BESIDE):
+    with validating(ABOUT_ROWS):
         for summary in summaries:
             for key, value in summary.items():
                 if key == "duration_seconds":

@@ -16,7 +16,7 @@ from typing import IO, Any, Protocol, Self
 
 import pyarrow as pa
 
-from fastflight.client.meaning import BESIDE, understood
+from fastflight.client.validation import ABOUT_ROWS, validating
 from fastflight.errors import DataError, FastFlightError, RequestError
 from fastflight.tables import PARQUET, Layout, RowWriter, format_of, is_table, open_writer
 from fastflight.tables.parquet import RowGroupWriter
@@ -78,7 +78,7 @@ class SavedFile:
     def add_summary(self, summary: Mapping[str, Any]) -> None:
         """Store a server's summary of the source, as `add_metadata` does."""
         if isinstance(self._encoder, RowGroupWriter):
-            with understood(BESIDE):
+            with validating(ABOUT_ROWS):
                 self._encoder.add_summary(summary)
 
     def __exit__(

@@ -16,11 +16,11 @@ from fastflight.client.connection import ServerConnection
 from fastflight.client.file_copy import FileToSend
 from fastflight.client.interaction import Interaction
 from fastflight.client.local_files import PIECE_BYTES, LocalEntry, os_errors_of
-from fastflight.client.meaning import content, digests_in, text, understood, whole
 from fastflight.client.progress import Report
 from fastflight.client.rows import RAW_SCHEMA, UploadRows, piece, pieces
 from fastflight.client.stream import RowStream
 from fastflight.client.threads import CancelScope
+from fastflight.client.validation import content, digests_in, text, validating, whole
 from fastflight.errors import DataError, TransportClosed
 from fastflight.service.requests import (
     DEVICE_GONE,
@@ -73,7 +73,7 @@ class ServerBoard(Board):
         sha256 = hashlib.sha256()
         with self._opened(self._file(path, offset=offset, limit=limit)) as stream:
             for batch in stream:
-                with understood("a block of a file"):
+                with validating("a block of a file"):
                     blocks = [content(each) for each in batch.column("data").to_pylist()]
                 for data in blocks:
                     sha256.update(data)
@@ -86,7 +86,7 @@ class ServerBoard(Board):
         sha256 = hashlib.sha256()
         with self._opened(self._tree(folder, files=tuple(paths))) as stream:
             for batch, note in stream.pieces():
-                with understood("a block of a file"):
+                with validating("a block of a file"):
                     blocks = [
                         (text(row["path"]), whole(row["offset"]), content(row["data"])) for row in batch.to_pylist()
                     ]
@@ -186,7 +186,7 @@ class ServerTerminal:
         if batch is None:
             self._check_end()
             return None
-        with understood("a row of the session"):
+        with validating("a row of the session"):
             # Without the column of times, for which Arrow would import pandas.
             rows = batch.select(["direction", "data"]).to_pylist()
             return [(row["direction"] == "rx", content(row["data"])) for row in rows]
@@ -194,7 +194,7 @@ class ServerTerminal:
     def _check_end(self) -> None:
         summary = self._session.rows.summary
         if summary.get("ended") == DEVICE_GONE:
-            with understood("the end of a session"):
+            with validating("the end of a session"):
                 why = text(summary.get("why", ""))
             raise TransportClosed(why or "the board is gone")
         if summary.get("ended") == SERVER_DRAINING:

@@ -19,9 +19,9 @@ import pyarrow as pa
 from pyarrow import flight
 
 from fastflight.client.failure import typed_errors
-from fastflight.client.meaning import BESIDE, Note, is_note, message, text, understood, whole
 from fastflight.client.notebook import reading_bar
 from fastflight.client.progress import Meter, Report
+from fastflight.client.validation import ABOUT_ROWS, Note, is_note, message, text, validating, whole
 from fastflight.errors import FastFlightError, ProtocolError, RequestError, Stopped
 from fastflight.errors import IncompleteWarning as IncompleteWarning
 from fastflight.gap import Gap
@@ -84,7 +84,7 @@ class StreamOutcome:
         """Return the batch and the note of a chunk; None for each that it does not have. Store a summary."""
         note: Note | None = None
         if chunk.app_metadata is not None:
-            content = message(chunk.app_metadata.to_pybytes(), BESIDE, self._location)
+            content = message(chunk.app_metadata.to_pybytes(), ABOUT_ROWS, self._location)
             if is_note(content):
                 note = content
                 if "recording" in content:
@@ -281,7 +281,7 @@ def path_of(schema: pa.Schema) -> str:
 
 def failed_devices(summary: Summary) -> dict[str, str]:
     """Return the devices of a fleet that could not be read, each with the reason."""
-    with understood(BESIDE):
+    with validating(ABOUT_ROWS):
         return {text(failure["device"]): _reason(failure) for failure in summary.get("failed", ())}
 
 
@@ -300,7 +300,7 @@ def summary_line(summary: Summary) -> str:
     The summary of a query has an entry for each table. The first and the last line of a session are often cut: rejected
     lines of a session are told only if most are rejected.
     """
-    with understood(BESIDE):
+    with validating(ABOUT_ROWS):
         if "next_seq" in summary and whole(summary.get("rejected", 0)) <= whole(summary.get("rows", 0)):
             summary = {key: value for key, value in summary.items() if not key.startswith("rejected")}
         tables = [(name, one_line(table)) for name, table in summary.get("tables", {}).items()]
@@ -309,7 +309,7 @@ def summary_line(summary: Summary) -> str:
 
 def _warn_of_misfits(note: Note, location: str) -> None:
     """Warn at once: a live session may never send anything else."""
-    with understood("rows that the server set aside", location):
+    with validating("rows that the server set aside", location):
         counts = note["set_aside"]
         device = f"{text(note['device'])}: " if "device" in note else ""
         warning = device + _misfits(whole(counts["rows"]), whole(counts["fitting"]), text(counts["reason"]))
@@ -326,5 +326,5 @@ def _reason(failure: Mapping[str, Any]) -> str:
 
 
 def _gap(details: Any, location: str) -> Gap:
-    with understood("a gap that the server tells of", location):
+    with validating("a gap that the server tells of", location):
         return Gap.of(details)

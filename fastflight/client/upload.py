@@ -22,9 +22,9 @@ from pyarrow import flight
 from fastflight.client.answers import Written
 from fastflight.client.credentials import options
 from fastflight.client.failure import typed_errors
-from fastflight.client.meaning import message, text, understood, whole
 from fastflight.client.progress import Report
 from fastflight.client.rows import UploadRows, open_rows, rows_of
+from fastflight.client.validation import message, text, validating, whole
 from fastflight.errors import FastFlightError, ProtocolError, Stopped
 from fastflight.service.requests import DeviceFile, Request
 from fastflight.service.source import PartialUpload
@@ -203,7 +203,7 @@ class Upload:
 
 def _acknowledgement(body: bytes, location: str) -> dict[str, Any]:
     answer = message(body, "an acknowledgement", location)
-    with understood("an acknowledgement", location):
+    with validating("an acknowledgement", location):
         for number in ("rows", "bytes"):
             whole(answer.get(number, 0))
         if answer.get("done"):
@@ -212,5 +212,5 @@ def _acknowledgement(body: bytes, location: str) -> dict[str, Any]:
 
 
 def _stored(resume: Any, location: str) -> PartialUpload:
-    with understood("what the server kept", location):
+    with validating("what the server kept", location):
         return PartialUpload(whole(resume["bytes"]), text(resume["algorithm"]), text(resume["digest"]))

@@ -30,7 +30,7 @@ from tests.campaigns.fuzz.target import Target
 from tests.campaigns.fuzz.varied_json import said
 
 HERE = "grpc://127.0.0.1:1"
-BESIDE = (
+ABOUT_ROWS = (
     {"rows": 2, "bytes": 10, "sha256": "ab", "rejected": 1, "rejected_rows": [{"offset": 1, "reason": "x"}]},
     {"rows": 0, "duration_seconds": 0.5, "failed": [{"device": "a", "what": "gone", "hint": "Look"}]},
     {"gap": {"first": 1, "last": 2, "why": "damaged", "detail": "x", "from": None, "to": "2026-11-20T08:00:00+00:00"}},
@@ -102,7 +102,7 @@ class AnswerOfBytes:
         if kind >= 0xF0:
             raise refusal(self._material)
         data = next(each for each in BATCHES if each.schema == self.schema) if kind & 1 else None
-        beside = pa.py_buffer(said(self._material, BESIDE)) if kind & 2 or data is None else None
+        beside = pa.py_buffer(said(self._material, ABOUT_ROWS)) if kind & 2 or data is None else None
         return SimpleNamespace(data=data, app_metadata=beside)
 
     def read(self) -> pa.Buffer | None:
@@ -148,7 +148,7 @@ def rows(material: Material) -> None:
             if not seeking.found:
                 seeking.feed(batch)
     assert all(0 <= gap.first and 0 <= gap.last for gap in stream.gaps)
-    assert isinstance(combined([stream.summary, stream.summary, json.loads(said(material, BESIDE[:1]))]), dict)
+    assert isinstance(combined([stream.summary, stream.summary, json.loads(said(material, ABOUT_ROWS[:1]))]), dict)
     summary_line(stream.summary)
     get_rows._report_failed({**stream.summary, "failed": ()})
 

@@ -1,8 +1,8 @@
-"""Checks of what a server sends as JSON: results of actions, acknowledgements, metadata beside rows.
+"""Checks of what a server sends as JSON: results of actions, acknowledgements, metadata of rows.
 
 The server may have another version, or send anything at all. Code that takes its messages apart runs within
-`understood`, which turns `TypeError`, `KeyError` and the like into a `ProtocolError`. `text`, `whole` and `content`
-check one value each and raise such errors, so call them within `understood`.
+`validating`, which turns `TypeError`, `KeyError` and the like into a `ProtocolError`. `text`, `whole` and `content`
+check one value each and raise such errors, so call them within `validating`.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from typing import Any
 
 from fastflight.errors import ProtocolError
 
-# A message beside rows, which says something of them.
+# A message about rows, which comes between them.
 Note = Mapping[str, Any]
 # Keys of the messages that may come between rows. A message with none of these keys is the server's summary.
 NOTES = ("gap", "recording", "failure", "digests", "set_aside", "progress")
 # What such messages are called in errors.
-BESIDE = "what the server says of its rows"
+ABOUT_ROWS = "what the server says of its rows"
 # Sizes, row counts and sequence numbers: Arrow holds them in 64 bits.
 WHOLE = range(2**63)
 
 
 @contextmanager
-def understood(what: str, location: str = "") -> Iterator[None]:
+def validating(what: str, location: str = "") -> Iterator[None]:
     """Raise `ProtocolError` if the block finds that something in `what` is missing or has the wrong type."""
     try:
         yield
@@ -37,7 +37,7 @@ def understood(what: str, location: str = "") -> Iterator[None]:
 
 def value(body: bytes, what: str, location: str) -> Any:
     """Decode the JSON in `body`. Raises `ProtocolError` if it is none."""
-    with understood(what, location):
+    with validating(what, location):
         return json.loads(body)
 
 
@@ -50,13 +50,13 @@ def message(body: bytes, what: str, location: str) -> dict[str, Any]:
 
 
 def is_note(content: Note) -> bool:
-    """Whether a message beside rows is a note. If not, it is the server's summary, the last message of an answer."""
+    """Whether a message about rows is a note. If not, it is the server's summary, the last message of an answer."""
     return any(name in content for name in NOTES)
 
 
 def digests_in(note: Note) -> list[str]:
     """Return the digests of the files that the server has sent. Older servers send none."""
-    with understood("the digests of files"):
+    with validating("the digests of files"):
         return [text(each) for each in note.get("digests", ())]
 
 

@@ -11,9 +11,9 @@ import pytest
 from fastflight.client import answers
 from fastflight.client.failure import typed
 from fastflight.client.interaction import Seeking
-from fastflight.client.meaning import content, message, text, understood, whole
 from fastflight.client.parallel import combined
 from fastflight.client.stream import path_of
+from fastflight.client.validation import content, message, text, validating, whole
 from fastflight.errors import ProtocolError, UnknownName
 
 HERE = "grpc://127.0.0.1:1"
@@ -36,25 +36,25 @@ def test_what_is_no_object_is_refused() -> None:
 
 @pytest.mark.parametrize("given", [None, True, 1.0, -1, 2**63, "5", float("inf"), []])
 def test_a_number_of_something_is_a_whole_number(given: Any) -> None:
-    with pytest.raises(ProtocolError), understood("it"):
+    with pytest.raises(ProtocolError), validating("it"):
         whole(given)
     assert whole(5) == 5
 
 
 @pytest.mark.parametrize("given", [None, 5, b"x", "half \ud800"])
 def test_text_can_be_written(given: Any) -> None:
-    with pytest.raises(ProtocolError), understood("it"):
+    with pytest.raises(ProtocolError), validating("it"):
         text(given)
 
 
 def test_bytes_are_bytes() -> None:
-    with pytest.raises(ProtocolError), understood("it"):
+    with pytest.raises(ProtocolError), validating("it"):
         content("x")
     assert content(b"x") == b"x"
 
 
 def test_errors_of_ours_pass() -> None:
-    with pytest.raises(UnknownName), understood("it"):
+    with pytest.raises(UnknownName), validating("it"):
         raise UnknownName("no such device")
 
 
