@@ -122,12 +122,6 @@ def test_a_clock_without_a_valid_time_is_an_error_that_says_how_to_set_it(run_on
     assert "--set" in refused.stderr
 
 
-def test_a_soft_reset_forgets_names(run: RunOn) -> None:
-    run("exec", "x = 1")
-    assert run("soft-reset").exit_code == 0
-    assert "NameError" in run("eval", "x", "--interrupt").stderr
-
-
 def test_a_line_that_goes_away_is_the_success_of_bootloader(run_on: RunOn) -> None:
     done = run_on("sim:?telemetry=0", "bootloader")
     assert (done.exit_code, done.stderr) == (0, "board is in its bootloader\n")

@@ -55,12 +55,6 @@ def test_what_a_board_does_not_know_is_unknown() -> None:
     ] * 3
 
 
-def test_a_reset_forgets_names(run: Run) -> None:
-    run("exec", "demo", "x = 1")
-    assert run("reset", "demo").exit_code == 0
-    assert "NameError" in run("exec", "demo", "x", "--interrupt").stderr
-
-
 def test_the_doctor_opens_the_simulated_board(run: Run) -> None:
     result = run("doctor")
     assert result.exit_code == 0
@@ -118,10 +112,3 @@ def test_a_reset_stops_a_running_program_and_starts_it_again(run: Run, kind: tup
         assert (result.exit_code, result.stderr) == (0, "")
     assert run("exec", "demo", "print(open('/runs').read())", "--interrupt").stdout == "xx\n"
     assert [run("rm", f"demo:/{name}").exit_code for name in ("runs", "main.py")] == [0, 0]
-
-
-def test_code_that_is_silent_for_too_long_is_stopped(run: Run) -> None:
-    result = run("exec", "demo", "x = 1\nwhile True: pass", "--timeout", "0.5")
-    assert result.exit_code == 3
-    assert "demo: the code wrote nothing for 0.5 s and was stopped. The device is ready" in result.stderr
-    assert run("exec", "demo", "print(x)").stdout == "1\n"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -58,14 +57,6 @@ def files(folder: Path) -> dict[str, str]:
     return {path: content.decode() for path, content in files_below(folder).items()}
 
 
-def test_only_what_differs_is_written(run: Run, board: Path, here: Path) -> None:
-    assert run("sync", "app", "demo:/differs").stdout == "demo:/differs: 2 files, 17 B written; 1 left out\n"
-    write(here / "app", {"lib/c.py": "c = 2\n"})
-    tree = json.loads(run("sync", "app", "demo:/differs", "--json").stdout)
-    assert (tree["files"], tree["unchanged"], tree["removed"]) == (["lib/c.py"], ["main.py"], [])
-    assert files(board / "differs") == {"main.py": "import lib\n", "lib/c.py": "c = 2\n"}
-
-
 class OneQuestion:
     """The files of a device on which nothing but one request for digests is allowed."""
 
@@ -83,34 +74,6 @@ def test_an_unchanged_folder_costs_one_request(here: Path) -> None:
     remote = OneQuestion([(f"/app/{path}", RemoteEntry(size, "sha256", it)) for path, (size, it) in sizes.items()])
     tree = put_tree(cast(Board, remote), "/app", here / "app", skip_unchanged=True, delete=True)
     assert (tree.files, len(tree.unchanged), tree.removed) == ((), 3, ())
-
-
-def test_files_are_removed_only_when_asked_and_never_ignored_ones(run: Run, board: Path, here: Path) -> None:
-    run("sync", "app", "demo:/removed")
-    write(board / "removed", {"old.py": "1\n", "logs/day.csv": "a\n"})
-    (here / "app" / "main.py").unlink()
-    assert run("sync", "app", "demo:/removed").exit_code == 0
-    assert set(files(board / "removed")) == {"main.py", "lib/c.py", "old.py", "logs/day.csv"}
-    write(here / "app", {".fastflightignore": "logs/\n"})
-    tree = json.loads(run("sync", "app", "demo:/removed", "--delete", "--json").stdout)
-    assert sorted(tree["removed"]) == ["main.py", "old.py"]
-    assert set(files(board / "removed")) == {"lib/c.py", "logs/day.csv"}
-
-
-def test_from_the_board(run: Run, board: Path, here: Path) -> None:
-    write(board / "back", {"a.csv": "a\n", "deep/b.csv": "b\n", "secret.txt": "s\n"})
-    write(here / "copy", {"a.csv": "a\n", "c.csv": "c\n", ".git/config": "g\n", ".fastflightignore": "secret.*\n"})
-    (here / "copy" / "link").symlink_to(here / "app")
-    tree = json.loads(run("sync", "demo:/back", "copy", "--delete", "--json").stdout)
-    assert (tree["files"], tree["unchanged"], tree["removed"]) == (["deep/b.csv"], ["a.csv"], ["c.csv"])
-    assert set(files(here / "copy")) == {"a.csv", "deep/b.csv", ".git/config", ".fastflightignore"}
-    assert (here / "app" / "main.py").exists()
-
-
-def test_a_folder_that_the_board_does_not_have_removes_nothing(run: Run, here: Path) -> None:
-    result = run("sync", "demo:/typo", "app", "--delete")
-    assert result.exit_code == 1 and "typo" in result.stderr
-    assert (here / "app" / "main.py").exists()
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a signal ends the command")
