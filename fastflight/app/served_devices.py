@@ -28,7 +28,7 @@ from fastflight.runtime.stream_registry import StreamRegistry
 from fastflight.service.requests import DeviceSession, TextKeys
 from fastflight.sources import DefaultRecordings, Recordings, RowLayout
 from fastflight.sources.recordings import HINT
-from fastflight.transport.tapped import Guard, unguarded
+from fastflight.transport.port_tap import Guard, unguarded
 from fastflight.transport.url import public_url
 
 log = structlog.get_logger(__name__)

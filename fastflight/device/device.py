@@ -28,11 +28,11 @@ from fastflight.device.session import AsyncSession, Session, located
 from fastflight.errors import BusyError, ProtocolError, TransportClosed, TransportError
 from fastflight.lazy import Logger
 from fastflight.protocol.raw_repl import GRACE_SECONDS
-from fastflight.transport import Address, arun
+from fastflight.transport import Address, Port, arun
 from fastflight.transport.chunk_buffer import TapReader
 from fastflight.transport.port import MovableAddress
+from fastflight.transport.port_tap import Guard, unguarded
 from fastflight.transport.tap import Tap
-from fastflight.transport.tapped import Guard, TappedPort, unguarded
 
 log = Logger(__name__)
 
@@ -204,9 +204,7 @@ class Device:
             self._lock.release()
 
     @contextlib.contextmanager
-    def line(
-        self, holder: str, *, timeout: float | None = None, claim: IdleClaim | None = None
-    ) -> Iterator[TappedPort]:
+    def line(self, holder: str, *, timeout: float | None = None, claim: IdleClaim | None = None) -> Iterator[Port]:
         """As `aline`, for a `with` block of a thread."""
         with self._portal.entered(self.aline(holder, timeout=timeout, claim=claim)) as port:
             yield port
@@ -214,7 +212,7 @@ class Device:
     @contextlib.asynccontextmanager
     async def aline(
         self, holder: str, *, timeout: float | None = None, claim: IdleClaim | None = None
-    ) -> AsyncIterator[TappedPort]:
+    ) -> AsyncIterator[Port]:
         """Own the bare line for an `async with` block, for a tool that speaks to the board itself.
 
         Afterwards the device forgets what it knew about the board: the tool may have reset it or changed its firmware.
@@ -289,16 +287,18 @@ class Device:
             yield
         finally:
             if self._line.port is not None:
-                self._line.port.requests.end()
+                self._line.tapping.requests.end()
 
-    async def _prepare(self, interrupt: bool) -> TappedPort:
+    async def _prepare(self, interrupt: bool) -> Port:
         """Return the open port, with the board ready for conversations.
 
         `wake` is not cancelled half way: the next request would take its late answer for its own.
         """
         idle = self._line.port is not None
         port = await self._line.aensure_open()
-        self._begin(port)
+        requests = self._line.tapping.requests
+        requests.begin(self._board)
+        self._board.agent = self._agent or requests.announced
         try:
             await unbroken(arun(self._board.wake(interrupt=interrupt), port, timeout=self._wake_seconds))
             await arun(self._board.learn(), port, timeout=LEARN_SECONDS)
@@ -311,12 +311,7 @@ class Device:
             return await self._prepare(interrupt)
         return port
 
-    def _begin(self, port: TappedPort) -> None:
-        """Begin the traffic of a request, and note whether an agent has announced itself."""
-        port.requests.begin(self._board)
-        self._board.agent = self._agent or port.requests.announced
-
-    async def _end(self, port: TappedPort) -> None:
+    async def _end(self, port: Port) -> None:
         """Bring the board back to its prompt. If that fails, close the port; the next lease opens it again."""
         try:
             await arun(self._board.end(), port, timeout=END_SECONDS + self._grace)

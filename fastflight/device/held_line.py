@@ -12,7 +12,7 @@ from typing import Self
 
 from fastflight.errors import TransportError
 from fastflight.lazy import Logger
-from fastflight.transport.tapped import TappedPort
+from fastflight.transport import Port
 
 log = Logger(__name__)
 
@@ -28,7 +28,7 @@ class LineTask:
     When the line breaks, `failure` is set and `on_failure` is called.
     """
 
-    def __init__(self, port: TappedPort, on_failure: Callable[[TransportError], None]) -> None:
+    def __init__(self, port: Port, on_failure: Callable[[TransportError], None]) -> None:
         self.failure: TransportError | None = None
         self._port = port
         self._on_failure = on_failure

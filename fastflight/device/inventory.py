@@ -10,7 +10,7 @@ from fastflight.device.device import LEASE_SECONDS, Device
 from fastflight.errors import RequestError, UnknownName, nearest
 from fastflight.protocol.raw_repl import GRACE_SECONDS
 from fastflight.transport import Address, parse_url
-from fastflight.transport.tapped import Guard, unguarded
+from fastflight.transport.port_tap import Guard, unguarded
 
 
 class Inventory:

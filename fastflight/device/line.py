@@ -21,8 +21,8 @@ from fastflight.lazy import Logger
 from fastflight.transport import Address, Port, arun
 from fastflight.transport.opening import own_shard
 from fastflight.transport.port import MovableAddress
+from fastflight.transport.port_tap import BACKLOG_SECONDS, Guard, PortTap, receive_backlog, unguarded
 from fastflight.transport.tap import Tap
-from fastflight.transport.tapped import BACKLOG_SECONDS, Guard, TappedPort, receive_backlog, tapped, unguarded
 from fastflight.transport.url import scheme_of
 
 log = Logger(__name__)
@@ -47,7 +47,7 @@ class DeviceLine:
         shard: Shard | None = None,
         agent: bool = False,
     ) -> None:
-        """`guard` is called before each write: see `tapped`.
+        """`guard` is called before each write: see `PortTap`.
 
         The port lives on the loop of `shard`; without one, on a loop that is started when it is first needed.
         `agent`: the board's program runs the agent, whose frames come between its output.
@@ -65,7 +65,9 @@ class DeviceLine:
         self.follows = False
         # What the board has not read. A new port does not change that.
         self.unread = UnreadInput()
-        self.port: TappedPort | None = None
+        self.port: Port | None = None
+        # That of the open port, or of the last one.
+        self.tapping = PortTap(self.tap)
         # Why the port was lost or cannot be opened; empty while the line works.
         self.trouble = ""
         # How often the port was lost, or could not be opened for listeners.
@@ -90,24 +92,21 @@ class DeviceLine:
                 self._own_shard = own_shard(self.name)
             return self._own_shard
 
-    async def aensure_open(self) -> TappedPort:
+    async def aensure_open(self) -> Port:
         """Return the open port, opening it if need be. `TransportError` when it cannot be opened."""
         if self.port is not None:
             return self.port
         self._check_open()
-        port = tapped(await self._aopen(), self.tap, self._guard, self.unread.received)
+        port = await Portal(self.shard.loop, self.ended_error).acall(self.address.aopen(OPEN_SECONDS))
         if not self._adopt(port):
             await aclose(port)
             raise self.ended_error()
         if self.follows and isinstance(self.address, MovableAddress):
             self.address = await off_loop(self.address.identified)
         if self._may_have_backlog:
-            with port.reading_backlog():
+            with self.tapping.reading_backlog():
                 await arun(receive_backlog(), port, timeout=BACKLOG_SECONDS)
         return port
-
-    async def _aopen(self) -> Port:
-        return await Portal(self.shard.loop, self.ended_error).acall(self.address.aopen(OPEN_SECONDS))
 
     def mark_lost(self, error: TransportError) -> None:
         """Forget the port, which failed with `error`. The caller closes it."""
@@ -139,15 +138,17 @@ class DeviceLine:
                 hint="The device was removed, or the server ends: see `fastflight devices`",
             )
 
-    def _adopt(self, port: TappedPort) -> bool:
+    def _adopt(self, port: Port) -> bool:
         """Make `port` the open port. Return false if the line was closed while the port was being opened."""
         with self._closing:
             if self._closed:
                 return False
-            self.port = port
+            can_wait = port.bytes_per_second is None
+            self.tapping = PortTap(self.tap, self._guard, self.unread.received, can_wait=can_wait)
+            port.tapping, self.port = self.tapping, port
         self.unread.forget(empty=self._starts_device)
         if self._agent:
-            port.requests.expect_agent()
+            self.tapping.requests.expect_agent()
         # The bytes of this port do not continue those of an earlier one.
         self.tap.cut(f"the line was lost: {self.trouble}" if self.trouble else "the line was opened")
         if self.trouble:

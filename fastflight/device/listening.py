@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable
 from fastflight.concurrency import Exclusive
 from fastflight.errors import TransportError
 from fastflight.lazy import Logger
-from fastflight.transport.tapped import TappedPort
+from fastflight.transport import Port
 
 log = Logger(__name__)
 
@@ -33,7 +33,7 @@ STABLE_SECONDS = 10.0
 
 async def listen(
     lock: Exclusive,
-    ensure_open: Callable[[], Awaitable[TappedPort]],
+    ensure_open: Callable[[], Awaitable[Port]],
     abandon: Callable[[TransportError], Awaitable[None]],
     *,
     is_local: bool = False,

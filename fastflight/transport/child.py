@@ -27,7 +27,7 @@ from fastflight.errors import TransportClosed, TransportError, TransportTimeout
 from fastflight.protocol.raw_repl import CTRL_A, FRIENDLY_PROMPT
 from fastflight.protocol.raw_repl import PROMPT as RAW_PROMPT
 from fastflight.transport.descriptor import DescriptorTransport
-from fastflight.transport.loop_port import LoopPort
+from fastflight.transport.loop_port import Port
 
 SOFT_REBOOT = b"MPY: soft reboot\r\n"
 # The ends of the output of a child that exits by a soft reset. In the raw REPL: the answer to Ctrl-D on an empty line,
@@ -111,7 +111,7 @@ class Terminal(Protocol):
         """
 
 
-class ChildPort(LoopPort):
+class ChildPort(Port):
     """A `Port` to the child of `terminal`. `start` starts another after each soft reset; it blocks."""
 
     def __init__(self, terminal: Terminal, start: Callable[[], Terminal], where: str) -> None:

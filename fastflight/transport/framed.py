@@ -73,7 +73,7 @@ class FramedPort(SocketPort):
         try:
             self._framing.feed(data)
         except TransportError as error:
-            self._failure = error
+            self._fail(error)
             return
         self._fed += 1
         if self._framing.unsent:

@@ -1,4 +1,4 @@
-"""A `Port` that is the protocol of an asyncio transport, on one event loop.
+"""The ports: byte streams to devices, each the protocol of an asyncio transport on one event loop.
 
 The transport calls `data_received` for all bytes that arrive. They wait here for the next read, at most `READ_BYTES`
 and one chunk more: then the transport pauses, and the bytes wait in the system. Writes are passed to the transport
@@ -26,6 +26,7 @@ from fastflight.concurrency.offload import unbroken
 from fastflight.concurrency.portal import Portal
 from fastflight.errors import TransportClosed, TransportError, TransportTimeout
 from fastflight.transport.port import READ_BYTES
+from fastflight.transport.port_tap import PortTap
 
 # The most that is passed to the transport at once: on any usable line, a working peer accepts this much within the
 # timeout of a write.
@@ -37,8 +38,12 @@ UNSENT_BYTES = 4096
 CLOSE_SECONDS = 1.0
 
 
-class LoopPort(asyncio.Protocol):
-    """A port that an asyncio transport feeds. Make it on its loop, as the protocol of the transport.
+class Port(asyncio.Protocol):
+    """An open byte stream. Make it on its loop, as the protocol of its transport.
+
+    The coroutines may be called on any loop, and threads call them through the `portal`. Bytes that arrive while nobody
+    reads go to the next read. Every wait has a deadline. All failures are `TransportClosed`, `TransportTimeout` or
+    `TransportError`. A port of a real serial line, local or behind RFC 2217, is also a `SerialControl`.
 
     `release` is called in a thread after the connection was closed; it may block. `bytes_per_second` is the speed of
     the line, None if not known.
@@ -50,6 +55,8 @@ class LoopPort(asyncio.Protocol):
         self._where = where
         self._loop = asyncio.get_running_loop()
         self.portal = Portal(self._loop, lambda: self._failure or self._closed_error())
+        # Sees all bytes that cross the port.
+        self.tapping: PortTap | None = None
         self._release = release
         self._bytes_per_second = bytes_per_second
         self._chunk = WRITE_BYTES
@@ -66,11 +73,11 @@ class LoopPort(asyncio.Protocol):
         self._failure: TransportError | None = None
         # The tasks on the loop that wait for a change. The result of such a future is whether the time is up.
         self._waiters: set[asyncio.Future[bool]] = set()
-        # What `apour` passes the received bytes to; None while it does not run or is to end.
-        self._give: Callable[[bytes], object] | None = None
-        self._give_error: Exception | None = None
-        # Set when `apour` is to end. It is no waiter: bytes that arrive must not wake its task.
-        self._poured = asyncio.Event()
+        # Whether the tap gets bytes as they arrive (`alisten`), and an error of that.
+        self._is_listening = False
+        self._listening_error: Exception | None = None
+        # Set when `alisten` is to stop. It is no waiter: bytes that arrive must not wake its task.
+        self._stop_listening = asyncio.Event()
         self._lost = asyncio.Event()
         self._keeper: asyncio.Task[None] | None = None
         # The loop of a port that was opened without one.
@@ -92,8 +99,8 @@ class LoopPort(asyncio.Protocol):
             if self._unread_bytes >= READ_BYTES and not self._reading_paused and self._may_pause:
                 self._reading_paused = True
                 self._transport.pause_reading()
-        if self._give is not None and self._has_unread:
-            self._pour_out(self._give)
+        if self._is_listening and self._has_unread:
+            self._pass_to_tap()
         self._wake()
 
     def pause_writing(self) -> None:
@@ -111,6 +118,7 @@ class LoopPort(asyncio.Protocol):
 
     @property
     def bytes_per_second(self) -> float | None:
+        """The capacity in each direction; None if unknown, as for a socket or a pseudo-terminal."""
         return self._bytes_per_second
 
     def read(self, timeout: float) -> bytes:
@@ -134,24 +142,48 @@ class LoopPort(asyncio.Protocol):
     # For coroutines.
 
     async def aread(self, timeout: float) -> bytes:
+        """Return at least one byte. `TransportTimeout` if none arrives for `timeout` seconds."""
+        if self.tapping is not None:
+            await self.tapping.apace()
         while True:
             # Taken here and not on the loop: if this task is cancelled, no bytes are on their way to it.
             with self._lock:
                 if self._is_readable():
-                    return self._take()
+                    data = self._take()
+                    break
             await self.portal.acall(self._await_bytes(timeout))
+        if self.tapping is not None:
+            self.tapping.received(data)
+        return data
 
-    async def apour(self, give: Callable[[bytes], object]) -> None:
-        await self.portal.acall(self._pour(give))
+    async def alisten(self) -> None:
+        """Read for the tap alone, until cancelled. Raise what `aread` raises, except for a timeout.
+
+        This needs no wake-up of a task for each read.
+        """
+        assert self.tapping is not None
+        while True:
+            await self.tapping.apace()
+            await self.portal.acall(self._listen())
 
     async def awrite(self, data: bytes, timeout: float) -> None:
+        """Hand all of `data` to the line, at once or soon. `timeout` bounds the time without progress, in seconds."""
+        if self.tapping is not None:
+            self.tapping.sending(data)
         await self.portal.acall(self._awrite(data, timeout))
 
     async def adrain(self, timeout: float) -> None:
         """Wait until the system has all bytes that were written. `timeout` bounds the time without progress."""
+        self._check_guard()
         await self.portal.acall(self._drain(timeout))
 
+    def _check_guard(self) -> None:
+        """Raise the error of the guard if this process may not use the line now."""
+        if self.tapping is not None:
+            self.tapping.guard()
+
     async def aclose(self) -> None:
+        """Close the line. Safe to call twice, and while another task waits in `aread`."""
         try:
             with contextlib.suppress(TransportClosed):
                 await self.portal.acall(unbroken(self._aclose()))
@@ -191,30 +223,33 @@ class LoopPort(asyncio.Protocol):
         await self._wait(self._is_sent, "took no byte", timeout)
         self._check()
 
-    async def _pour(self, give: Callable[[bytes], object]) -> None:
-        self._give, self._give_error = give, None
-        self._poured.clear()
+    async def _listen(self) -> None:
+        """Pass bytes to the tap as they arrive, until the line is ahead of its recorder."""
+        self._is_listening, self._listening_error = True, None
+        self._stop_listening.clear()
         try:
             if self._has_unread:
-                self._pour_out(give)
+                self._pass_to_tap()
             if self._failure is None:
-                await self._poured.wait()
+                await self._stop_listening.wait()
         finally:
-            self._give = None
-        if self._give_error is not None:
-            raise self._give_error
+            self._is_listening = False
+        if self._listening_error is not None:
+            raise self._listening_error
         self._check()
 
-    def _pour_out(self, give: Callable[[bytes], object]) -> None:
-        with self._lock:
-            data = self._take()
+    def _pass_to_tap(self) -> None:
+        assert self.tapping is not None
         try:
-            if not give(data):
+            with self._lock:
+                data = self._take()
+            self.tapping.received(data)
+            if not self.tapping.is_ahead:
                 return
-        except Exception as error:  # the edge of the transport: `apour` raises it
-            self._give_error = error
-        self._give = None
-        self._poured.set()
+        except Exception as error:  # the edge of the transport: `alisten` raises it
+            self._listening_error = error
+        self._is_listening = False
+        self._stop_listening.set()
 
     async def _wait_until_writable(self, timeout: float) -> None:
         await self._wait(self._is_writable, "took no byte", timeout)
@@ -301,7 +336,7 @@ class LoopPort(asyncio.Protocol):
         """End all reads and writes with `failure`. Bytes that have arrived are still read first."""
         if self._failure is None:
             self._failure = failure
-        self._poured.set()
+        self._stop_listening.set()
         self._wake()
 
     # Closing.

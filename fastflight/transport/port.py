@@ -1,8 +1,4 @@
-"""The interfaces of a transport: an `Address` opens a `Port`, a byte stream on an event loop.
-
-The coroutines of a port may be called on any loop, and threads call them through its `portal`. Bytes that arrive while
-nobody reads go to the next read. Every wait has a deadline. All failures are `TransportClosed`, `TransportTimeout` or
-`TransportError`.
+"""The interfaces of a transport: an `Address` opens a `Port` (`loop_port`), a byte stream on an event loop.
 
 A port of a real serial line, local or behind RFC 2217, is also a `SerialControl`: its speed and control lines can be
 set. Test for that with `isinstance`.
@@ -10,11 +6,11 @@ set. Test for that with `isinstance`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
-from fastflight.concurrency.portal import Portal
+if TYPE_CHECKING:
+    from fastflight.transport.loop_port import Port
 
 # The size of one read: large enough that system calls do not limit a fast line, small enough to allocate each time.
 READ_BYTES = 256 * 1024
@@ -59,31 +55,6 @@ class AsyncStream(Protocol):
 
     async def adrain(self, timeout: float) -> None:
         """Hand all written bytes to the line now. `timeout` bounds the time without progress, in seconds."""
-
-
-class Port(AsyncStream, Protocol):
-    """An open byte stream."""
-
-    @property
-    def portal(self) -> Portal:
-        """The way into the loop of the port."""
-
-    @property
-    def bytes_per_second(self) -> float | None:
-        """The capacity in each direction; None if unknown, as for a socket or a pseudo-terminal."""
-
-    async def apour(self, give: Callable[[bytes], object]) -> None:
-        """Call `give` on the loop of the port with the bytes, as they arrive. No received byte is lost.
-
-        Return soon after `give` returns true, which asks for a pause. Raise what `aread` raises, except for a timeout.
-        This needs no wake-up of a task for each read.
-        """
-
-    def close(self) -> None:
-        """Close the line, from a thread. On the loop of the port, this only begins to close it."""
-
-    async def aclose(self) -> None:
-        """Close the line. Safe to call twice, and while another task waits in `aread`."""
 
 
 @runtime_checkable

@@ -101,14 +101,17 @@ class Rfc2217Port(FramedPort):
         return super()._is_writable() and (not self._client.suspended or self._failure is not None)
 
     async def aconfigure(self, settings: LineSettings, timeout: float) -> None:
+        self._check_guard()
         await self._converse(self._client.insist(_settings(settings), timeout), timeout)
 
     async def aassign(
         self, timeout: float, *, dtr: bool | None = None, rts: bool | None = None, sending_break: bool | None = None
     ) -> None:
+        self._check_guard()
         await self._converse(self._client.insist(_controls(dtr, rts, sending_break), timeout), timeout)
 
     async def apurge(self, timeout: float, *, received: bool = False, unsent: bool = False) -> None:
+        self._check_guard()
         if received or unsent:
             await self._converse(self._client.purge(Purge(received, unsent), timeout), timeout)
 

@@ -18,7 +18,8 @@ from typing import Generic, TypeVar
 
 from fastflight.errors import TransportError, TransportTimeout
 from fastflight.protocol.conversation import Conversation, Deliver, Fetch, Limit, Pause, Receive, Send, Step
-from fastflight.transport.port import AsyncStream, Port
+from fastflight.transport.loop_port import Port
+from fastflight.transport.port import AsyncStream
 
 T = TypeVar("T")
 

@@ -23,7 +23,7 @@ from fastflight.concurrency import off_loop
 from fastflight.concurrency.offload import unbroken
 from fastflight.errors import TransportClosed, TransportError, TransportTimeout
 from fastflight.transport.descriptor import DescriptorTransport
-from fastflight.transport.loop_port import LoopPort
+from fastflight.transport.loop_port import Port
 from fastflight.transport.pacing import LIMITS, Outbox, Pacing
 from fastflight.transport.port import LineSettings, ModemLines
 from fastflight.transport.serial_lines import FAILURES, Lines
@@ -36,8 +36,8 @@ CLOSE_POLL_SECONDS = 0.01
 TURN_CHUNKS = 16
 
 
-class SerialPort(LoopPort):
-    """An open serial port: a `Port` and a `SerialControl`. Make it on its loop."""
+class SerialPort(Port):
+    """An open serial port: a `Port` and a `SerialControl`."""
 
     def __init__(self, port: serial.Serial, where: str, pacing: Pacing) -> None:
         super().__init__(where, self._close_port)
@@ -77,6 +77,7 @@ class SerialPort(LoopPort):
         await unbroken(off_loop(lambda: self._lines.assign(dtr=dtr, rts=rts, sending_break=sending_break)))
 
     async def apurge(self, timeout: float, *, received: bool = False, unsent: bool = False) -> None:
+        self._check_guard()
         # No driver blocks in these calls, and the buffers may be used on the loop only.
         await self.portal.acall(self._purge(received, unsent))
 

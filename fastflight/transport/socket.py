@@ -16,11 +16,11 @@ from typing import Any, TypeVar
 
 from fastflight.errors import TransportError, TransportTimeout
 from fastflight.transport import url_parts
-from fastflight.transport.loop_port import LoopPort
+from fastflight.transport.loop_port import Port
 from fastflight.transport.opening import LoopAddress
 from fastflight.transport.port import LineSettings
 
-P = TypeVar("P", bound=LoopPort)
+P = TypeVar("P", bound=Port)
 
 # A vanished host is noticed after a minute: 30 s of silence, then three probes, 10 s apart. Systems have one of two
 # names for the first option; options that a system does not have are left out.
@@ -84,7 +84,7 @@ def tune(stream: Any) -> None:
                 stream.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
-class SocketPort(LoopPort):
+class SocketPort(Port):
     """A `Port` on a connected stream socket."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

@@ -7,7 +7,7 @@ openings of the port.
 Traffic of requests is not kept here and gets no number. So leaving it out makes no gap, and a large transfer does not
 push out what the device sent by itself. `whole` returns a tap that keeps all traffic, as long as somebody holds it.
 
-`transport.tapped` feeds the tap from a port.
+`transport.port_tap` feeds the tap from a port.
 """
 
 from __future__ import annotations

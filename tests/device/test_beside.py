@@ -22,9 +22,8 @@ from fastflight.device import Device
 from fastflight.errors import BusyError, DeviceException, FileMissing, TransportTimeout
 from fastflight.protocol import agent_frames as frames
 from fastflight.simulator.modules.aiorepl import SOURCE
-from fastflight.transport import parse_url
+from fastflight.transport import Port, parse_url
 from fastflight.transport.chunk_buffer import Chunk
-from fastflight.transport.tapped import TappedPort
 from tests.support import targets
 from tests.support.waiting import until
 
@@ -301,7 +300,7 @@ def test_a_tool_that_knows_no_agent_has_the_prompt(tmp_path: Path, leaves_with: 
         with board.device.listen():
             until(lambda: len(board.rows()) > 1)
 
-        async def use_its_prompt(line: TappedPort) -> None:
+        async def use_its_prompt(line: Port) -> None:
             steps = [(leaves_with, b">>> "), (b"\x01", b"raw REPL; CTRL-B to exit\r\n>")]
             steps += [(b"print('step %d')\x04" % n, b"OKstep %d\r\n\x04\x04>" % n) for n in range(20)]
             lost = 0

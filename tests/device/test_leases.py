@@ -297,7 +297,7 @@ class Stuck:
         await asyncio.sleep(timeout)
         raise TransportTimeout("silent")
 
-    async def apour(self, give: Callable[[bytes], object]) -> None:
+    async def alisten(self) -> None:
         await asyncio.get_running_loop().create_future()
 
     def close(self) -> None:

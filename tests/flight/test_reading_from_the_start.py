@@ -12,8 +12,7 @@ import pytest
 
 from fastflight import FastFlightClient
 from fastflight.device import listening as device_listening
-from fastflight.transport.loop_port import LoopPort
-from fastflight.transport.tapped import TappedPort
+from fastflight.transport import Port
 from tests.flight.conftest import SOON, BoardServer, HandmadeDevice, Serve, command, ticket
 from tests.flight.session_messages import SESSION, messages
 from tests.flight.test_recordings import RECORDING, recording
@@ -29,9 +28,9 @@ def received(client: FastFlightClient) -> int:
 
 def all_that_waited(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     """Take the first `size` bytes for what had waited, however long they take."""
-    monkeypatch.setattr("fastflight.transport.tapped.BACKLOG_SECONDS", SOON)
+    monkeypatch.setattr("fastflight.transport.port_tap.BACKLOG_SECONDS", SOON)
     monkeypatch.setattr("fastflight.device.line.BACKLOG_SECONDS", SOON)
-    monkeypatch.setattr("fastflight.transport.tapped.MAX_BACKLOG_BYTES", size)
+    monkeypatch.setattr("fastflight.transport.port_tap.MAX_BACKLOG_BYTES", size)
 
 
 def test_what_a_board_said_before_anybody_asked_has_the_times_at_which_it_came(
@@ -122,15 +121,15 @@ def test_a_recording_keeps_what_had_waited_and_gives_it_no_time_either(
 def test_a_failure_of_ours_ends_a_session_with_its_name_and_the_line_is_read_again(
     talking: BoardServer, mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    listen = TappedPort.alisten
+    listen = Port.alisten
     failures = [ValueError("a defect")]
 
-    async def alisten(port: TappedPort) -> None:
+    async def alisten(port: Port) -> None:
         if failures:
             raise failures.pop()
         await listen(port)
 
-    monkeypatch.setattr(TappedPort, "alisten", alisten)
+    monkeypatch.setattr(Port, "alisten", alisten)
     got = talking.get(**SESSION, mode=mode)
     assert got.trailer is not None and got.trailer["ended"] == "device gone"
     assert got.trailer["why"] == "the server failed to use the line (ValueError)"
@@ -140,11 +139,11 @@ def test_a_failure_of_ours_ends_a_session_with_its_name_and_the_line_is_read_aga
 def test_a_failure_of_ours_ends_an_exchange_with_its_name(
     board: BoardServer, mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def apour(*_: Any) -> None:
+    async def alisten(*_: Any) -> None:
         raise ValueError("a defect")
 
     assert board.exec("print(1)") == "1\n"
-    monkeypatch.setattr(LoopPort, "apour", apour)
+    monkeypatch.setattr(Port, "alisten", alisten)
     writer, reader = board.client.do_exchange(command(**SESSION, mode=mode))
     writer.begin(pa.schema([("data", pa.binary())]))
     trailer = next(note for _, note in messages(reader) if "ended" in note)

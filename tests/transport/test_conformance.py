@@ -10,10 +10,10 @@ from contextlib import AbstractContextManager
 import pytest
 
 from fastflight.errors import TransportClosed, TransportTimeout
-from fastflight.transport import Address, Port
+from fastflight.transport import Address, LineSettings, Port, SerialControl
 from fastflight.transport.chunk_buffer import Chunk
+from fastflight.transport.port_tap import PortTap
 from fastflight.transport.tap import Tap
-from fastflight.transport.tapped import tapped
 from tests.transport.peers import GOODBYE, PEERS
 from tests.transport.port_reading import PATIENCE, aread_exactly, read_exactly
 from tests.transport.rfc2217_peers import rfc2217_peer
@@ -206,7 +206,7 @@ def test_an_address_can_be_opened_again(kind: Kind) -> None:
 
 def test_listening_gives_way_at_any_moment_and_who_reads_next_gets_the_rest(port: Port) -> None:
     tap = Tap()
-    line, reader = tapped(port, tap), tap.reader()
+    port.tapping, reader = PortTap(tap), tap.reader()
     data = bytearray()
 
     async def hear() -> None:
@@ -216,8 +216,8 @@ def test_listening_gives_way_at_any_moment_and_who_reads_next_gets_the_rest(port
 
     async def main() -> None:
         for number in range(20):
-            listening = asyncio.ensure_future(line.alisten())
-            await line.awrite(EVERY_BYTE * 2, PATIENCE)
+            listening = asyncio.ensure_future(port.alisten())
+            await port.awrite(EVERY_BYTE * 2, PATIENCE)
             while len(data) < 512 * number + 1:
                 await hear()
             listening.cancel()
@@ -225,7 +225,7 @@ def test_listening_gives_way_at_any_moment_and_who_reads_next_gets_the_rest(port
                 await listening
             while len(data) < 512 * (number + 1):
                 if tap.next_seq == reader.next_seq:
-                    await line.aread(PATIENCE)
+                    await port.aread(PATIENCE)
                 await hear()
 
     asyncio.run(main())
@@ -234,9 +234,47 @@ def test_listening_gives_way_at_any_moment_and_who_reads_next_gets_the_rest(port
 
 def test_listening_ends_with_the_line(port: Port) -> None:
     async def main() -> None:
-        listening = asyncio.ensure_future(tapped(port, Tap()).alisten())
+        port.tapping = PortTap(Tap())
+        listening = asyncio.ensure_future(port.alisten())
         await port.awrite(GOODBYE, PATIENCE)
         with pytest.raises(TransportClosed):
             await listening
 
     asyncio.run(main())
+
+
+def test_a_tap_sees_what_crosses_the_port(port: Port) -> None:
+    tap = Tap()
+    port.tapping, reader = PortTap(tap), tap.reader()
+
+    async def main() -> None:
+        await port.awrite(b"one", PATIENCE)
+        assert await aread_exactly(port, 3) == b"one"
+
+    asyncio.run(main())
+    first, *rest = [(chunk.direction, chunk.data) for chunk in reader.rest() if isinstance(chunk, Chunk)]
+    assert first == ("tx", b"one")
+    assert b"".join(data for direction, data in rest if direction == "rx") == b"one"
+
+
+def test_a_guard_goes_before_each_write_and_each_control(port: Port) -> None:
+    def refuse() -> None:
+        raise TransportClosed("this server does not own the device any more")
+
+    tap = Tap()
+    port.tapping = PortTap(tap, refuse)
+    writes = [port.awrite(b"late", PATIENCE), port.adrain(PATIENCE)]
+    if isinstance(port, SerialControl):
+        writes += [
+            port.aconfigure(LineSettings(baud=9600), PATIENCE),
+            port.aassign(PATIENCE, dtr=True),
+            port.apurge(PATIENCE, unsent=True),
+        ]
+    for write in writes:
+        with pytest.raises(TransportClosed, match="does not own"):
+            asyncio.run(write)
+    # The tap has not seen what was never sent.
+    assert tap.next_seq == 0
+    port.tapping = None
+    port.write(b"later", PATIENCE)
+    assert read_exactly(port, 5) == b"later"

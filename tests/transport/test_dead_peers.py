@@ -11,8 +11,7 @@ from contextlib import AbstractContextManager
 import pytest
 
 from fastflight.errors import TransportClosed, TransportError, TransportTimeout
-from fastflight.transport import Address, parse_url
-from fastflight.transport.loop_port import LoopPort
+from fastflight.transport import Address, Port, parse_url
 from fastflight.transport.socket import KEEPALIVE, USER_TIMEOUT_MS, SocketPort
 
 from .peers import socket_peer
@@ -23,7 +22,7 @@ SHORT = 0.05
 USER_TIMEOUT = getattr(socket, "TCP_USER_TIMEOUT", None)
 
 
-def noticed(port: LoopPort) -> None:
+def noticed(port: Port) -> None:
     """The system asks a peer that is silent, and gives up one that does not answer."""
     stream = port._transport.get_extra_info("socket")
     assert stream.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)

@@ -18,7 +18,6 @@ from fastflight.transport.chunk_buffer import Chunk
 from fastflight.transport.request_filter import LEAVE_SECONDS, RequestFilter
 from fastflight.transport.run import arun
 from fastflight.transport.tap import AFTER_REQUEST, WITHIN_REQUEST, Tap
-from fastflight.transport.tapped import tapped
 
 BANNER = b'\r\nMicroPython v1.27.0 on 2026-01-01; a board\r\nType "help()" for more information.\r\n>>> '
 ENTER = b"\r\nraw REPL; CTRL-B to exit\r\n>"
@@ -87,10 +86,9 @@ def test_a_program_that_does_not_stop_is_heard_whole(places: list[int]) -> None:
 class AioreplPort:
     """The line of a board with aiorepl, whose program prints one of `prints` before and after each answer."""
 
-    bytes_per_second = None
-
-    def __init__(self, prints: list[bytes], sizes: list[int], newline: bytes) -> None:
+    def __init__(self, requests: RequestFilter, prints: list[bytes], sizes: list[int], newline: bytes) -> None:
         self.printed = b""
+        self._requests = requests
         self._newline = newline
         self._prints, self._sizes = cycle(prints), cycle(sizes)
         self._waiting = self._print()
@@ -101,6 +99,7 @@ class AioreplPort:
         return data
 
     async def awrite(self, data: bytes, timeout: float) -> None:
+        self._requests.feed("tx", data)
         answer = b""
         if data.endswith(CTRL_D):
             mark = re.search(rb"\x1f\d+\x1f", data)
@@ -114,6 +113,7 @@ class AioreplPort:
             raise TransportTimeout("nothing")
         size = next(self._sizes)
         data, self._waiting = self._waiting[:size], self._waiting[size:]
+        self._requests.feed("rx", data)
         return data
 
 
@@ -125,23 +125,21 @@ def test_no_print_is_lost_when_a_request_begins_and_ends_beside_aiorepl(
     prints: list[bytes], sizes: list[int], newline: bytes
 ) -> None:
     line = FilteredLine()
-    port = AioreplPort(prints, sizes, newline)
+    port = AioreplPort(line.requests, prints, sizes, newline)
     board = OpenBoard()
     board._unread.aiorepl = True
-    tap = tapped(port, line.tap)
-    tap.requests = line.requests
 
     async def main() -> None:
         for _ in range(2):
-            tap.requests.begin(board)
-            await arun(board.wake(interrupt=False), tap)
+            line.requests.begin(board)
+            await arun(board.wake(interrupt=False), port)
             assert board.repl.beside == "aiorepl"
-            await arun(board.repl.execute(b"0", 1.0), tap)
-            await arun(board.end(), tap)
-            tap.requests.end()
+            await arun(board.repl.execute(b"0", 1.0), port)
+            await arun(board.end(), port)
+            line.requests.end()
             with contextlib.suppress(TransportTimeout):
                 while True:
-                    await tap.aread(0)
+                    await port.aread(0)
 
     asyncio.run(main())
     line.now += LEAVE_SECONDS
