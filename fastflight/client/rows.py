@@ -154,7 +154,7 @@ def _table_rows(path: Path) -> UploadRows:
     # Not at the top: a copy of bytes starts in half the time without the formats.
     import pyarrow.parquet as pq
 
-    from fastflight.tables import Layout, needs_whole_file, open_reader, open_whole
+    from fastflight.tables import Layout, WholeFile, needs_whole_file, open_reader
 
     if ending_of(path.name) == PARQUET:
         with errors_of(path):
@@ -169,7 +169,7 @@ def _table_rows(path: Path) -> UploadRows:
     layout = Layout(format_of(path.name), on_error="lossless")
     if needs_whole_file(layout):
         with errors_of(path):
-            file = open_whole(layout, lambda: (data for _, data in pieces_of(path)))
+            file = WholeFile(layout, lambda: (data for _, data in pieces_of(path)))
         if not file.schema.names:
             raise DataError("the file has no columns", where=str(path))
         return UploadRows(file.schema, _whole_batches(path, file))

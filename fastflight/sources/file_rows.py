@@ -25,7 +25,6 @@ from fastflight.tables import (
     format_of,
     needs_whole_file,
     open_reader,
-    open_whole,
 )
 from fastflight.tables.bare import empty
 from fastflight.tables.shapes import shapes_from_json
@@ -139,7 +138,7 @@ class WholeRows(_Rows):
 
     def lots(self, content: Content) -> Generator[Lot, None, None]:
         """Yield an empty lot once the columns are known, and then the rows. Each step may take long."""
-        self._reader = self._file = file = open_whole(self._layout, content.pieces)
+        self._reader = self._file = file = WholeFile(self._layout, content.pieces)
         self._bytes, self._sha256 = content.size, content.sha256.hex
         yield []
         for batch in file.batches():

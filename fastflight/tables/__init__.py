@@ -21,12 +21,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from fastflight.tables.batching import Batcher
-    from fastflight.tables.codec import Layout, RowReader, RowWriter, TextOptions, WholeFile
+    from fastflight.tables.codec import Layout, RowReader, RowWriter, TextOptions
     from fastflight.tables.endings import PARQUET, copied_as_is, format_of, is_table
-    from fastflight.tables.formats import needs_whole_file, open_reader, open_whole, open_writer
+    from fastflight.tables.formats import needs_whole_file, open_reader, open_writer
     from fastflight.tables.lines import LineParser
     from fastflight.tables.schemas import schema_from_names
     from fastflight.tables.summary import ReadSummary, RejectedRow
+    from fastflight.tables.text import WholeFile
 
 __all__ = [
     "PARQUET",
@@ -44,7 +45,6 @@ __all__ = [
     "is_table",
     "needs_whole_file",
     "open_reader",
-    "open_whole",
     "open_writer",
     "schema_from_names",
 ]
@@ -53,11 +53,12 @@ __getattr__: Callable[[str], Any] = exports(
     __name__,
     {
         "batching": ("Batcher",),
-        "codec": ("Layout", "RowReader", "RowWriter", "TextOptions", "WholeFile"),
+        "codec": ("Layout", "RowReader", "RowWriter", "TextOptions"),
         "endings": ("PARQUET", "copied_as_is", "format_of", "is_table"),
-        "formats": ("needs_whole_file", "open_reader", "open_whole", "open_writer"),
+        "formats": ("needs_whole_file", "open_reader", "open_writer"),
         "lines": ("LineParser",),
         "schemas": ("schema_from_names",),
         "summary": ("ReadSummary", "RejectedRow"),
+        "text": ("WholeFile",),
     },
 )

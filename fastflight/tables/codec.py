@@ -4,15 +4,13 @@ A `RowReader` takes the bytes of one file in pieces of any size and returns the 
 bytes are split never changes the rows. `finish()` returns the rest. Whatever is lost is counted in `summary`, or is a
 `DataError`, as `on_error` says.
 
-A `WholeFile` is a file without a schema all of whose bytes were read once, to find the type of each column.
-
 A `RowWriter` is the inverse: call `begin()`, `encode()` for each batch, then `finish()`. Their bytes joined are the
 file.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -87,25 +85,6 @@ class RowReader(Protocol):
 
     def finish(self) -> list[pa.RecordBatch]:
         """End the file. Returns the remaining rows."""
-
-
-class WholeFile(Protocol):
-    """Rows of one complete file, whose values have all decided the types of its columns."""
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The narrowest type of each column that holds all of its values exactly."""
-
-    @property
-    def kinds(self) -> Mapping[str, Shape]:
-        """The values of each column of the file, in order. Files that are read together have the kinds of all."""
-
-    @property
-    def summary(self) -> ReadSummary:
-        """What is to be told of the file; complete before the first batch, the number of rows included."""
-
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        """Read the file again, and yield its rows. Memory holds one block of the file and its rows."""
 
 
 class RowWriter(Protocol):

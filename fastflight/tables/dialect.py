@@ -397,13 +397,18 @@ def _pattern(row: Sequence[str]) -> list[str]:
 
 
 def _titles(texts: Sequence[str], rows: Sequence[Sequence[str]], width: int, dialect: Dialect) -> int:
-    """Return how many lines of prose stand above the names: blanks follow their commas, but not those of the names."""
+    """Return how many lines of prose stand above the names: blanks follow their commas, but not those of the names.
+
+    A single such line may itself hold the names, above a row of text: then the row below must hold values alone.
+    """
     if dialect.delimiter != ",":
         return 0
     for index, (row, below) in enumerate(pairwise(rows[: LINES_BEFORE_HEADER + 1])):
         if not (_is_spaced(texts[index], ",") or len(row) == 1):
-            is_header = index and len(row) == len(below) == width and _are_names(row, dialect.decimal)
-            return index if is_header and any(is_value(cell, dialect.decimal) for cell in below) else 0
+            if not index or len(row) != width or len(below) != width or not _are_names(row, dialect.decimal):
+                return 0
+            values = [is_value(cell, dialect.decimal) for cell in below]
+            return index if all(values) or (index > 1 and any(values)) else 0
     return 0
 
 

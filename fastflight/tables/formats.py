@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 
 import pyarrow as pa
 
 from fastflight.errors import RequestError, nearest
 from fastflight.tables.arrow import ArrowReader, ArrowWriter
-from fastflight.tables.codec import Layout, RowReader, RowWriter, WholeFile
+from fastflight.tables.codec import Layout, RowReader, RowWriter
 from fastflight.tables.packed import PackedReader, PackedWriter
 from fastflight.tables.raw import RawReader, RawWriter
-from fastflight.tables.text import TextFile, TextReader
+from fastflight.tables.text import TextReader
 from fastflight.tables.writing import Base64Writer, CsvWriter, JsonlWriter
 
 _CODECS: dict[str, tuple[Callable[[Layout], RowReader], Callable[[Layout, pa.Schema], RowWriter]]] = {
@@ -30,16 +30,8 @@ def open_reader(layout: Layout) -> RowReader:
 
 
 def needs_whole_file(layout: Layout) -> bool:
-    """Whether the types of the columns are known only once all bytes of the file were read: then use `open_whole`."""
+    """Whether the types of the columns are known only once all bytes of the file were read: then use `WholeFile`."""
     return layout.format in ("csv", "jsonl") and layout.schema is None and layout.infer == "file"
-
-
-def open_whole(layout: Layout, read: Callable[[], Iterator[bytes]]) -> WholeFile:
-    """Read a complete file once to find its columns, and return it. `read` yields its bytes; it is called twice.
-
-    Takes as long as reading the file: call it in a thread. Raises `DataError` if the file cannot be read.
-    """
-    return TextFile(layout, read)
 
 
 def open_writer(layout: Layout, schema: pa.Schema) -> RowWriter:

@@ -1,6 +1,6 @@
 """Reads CSV and JSON lines. Both formats share these readers; each has a grammar that turns its rows into columns.
 
-A `TextFile` reads a complete file twice: all of its bytes decide the types of the columns, then it yields the rows. A
+A `WholeFile` reads a complete file twice: all of its bytes decide the types of the columns, then it yields the rows. A
 `TextReader` yields the rows as they arrive, with the types of a schema or of the first `SAMPLE_BYTES`: a cell that does
 not fit becomes null and is counted. How the bytes arrive changes nothing.
 """
@@ -279,10 +279,19 @@ class TextReader:
             raise
 
 
-class TextFile:
-    """`WholeFile` of csv and jsonl."""
+class WholeFile:
+    """A complete file of csv or jsonl without a schema, all of which was read to find its columns.
+
+    `schema`: the narrowest type of each column that holds all of its values exactly. `kinds`: the values of each column
+    of the file, in order; files that are read together have the kinds of all. `summary` is complete before the first
+    batch, with the number of rows.
+    """
 
     def __init__(self, layout: Layout, read: Callable[[], Iterator[bytes]]) -> None:
+        """Read the file once. `read` yields its bytes, and may be called again. `DataError` if it cannot be read.
+
+        Takes as long as reading the file: call it in a thread.
+        """
         self.summary = ReadSummary(layout.on_error)
         self._layout = layout
         self._read = read
@@ -312,6 +321,7 @@ class TextFile:
         yield from stream.finish()
 
     def batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows. Memory holds one block of the file and its rows, or all of them if they are few."""
         summary = ReadSummary()
         decoded, self._decoded = self._decoded, []
         for item in decoded or self._blocks(_RowStream(self._layout, ReadSummary(), WHOLE_BLOCK_BYTES)):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from fastflight.tables import Layout, RowReader, WholeFile, needs_whole_file, open_reader, open_whole
+from fastflight.tables import Layout, RowReader, WholeFile, needs_whole_file, open_reader
 from fastflight.tables.summary import MAX_REJECTED_EXAMPLES
 
 from . import files
@@ -21,7 +21,7 @@ def read(layout: Layout, data: bytes, piece: int) -> tuple[pa.Table, list[str]]:
     pieces = [data[start : start + piece] for start in range(0, len(data), piece)]
     reader: RowReader | WholeFile
     if needs_whole_file(layout):
-        reader = open_whole(layout, lambda: iter(pieces))
+        reader = WholeFile(layout, lambda: iter(pieces))
         batches = list(reader.batches())
     else:
         reader = open_reader(layout)
@@ -68,6 +68,6 @@ def test_packed(case: Case) -> None:
 
 def test_rows_set_aside_are_all_counted_and_the_first_of_them_told() -> None:
     data = b"n,m\n" + b"1,2\n" * 50 + b"1\n" * (MAX_REJECTED_EXAMPLES + 1)
-    reader = open_whole(Layout("csv"), lambda: iter([data]))
+    reader = WholeFile(Layout("csv"), lambda: iter([data]))
     assert reader.summary.rejected == MAX_REJECTED_EXAMPLES + 1
     assert len(reader.summary.rejected_rows) == MAX_REJECTED_EXAMPLES

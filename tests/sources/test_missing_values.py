@@ -12,7 +12,7 @@ from fastflight.log import NumberedRows
 from fastflight.service.requests import DeviceSession, Recording
 from fastflight.sources.recorded_rows import Replay, log_batch
 from fastflight.sources.session_rows import SessionRows
-from fastflight.tables import Layout, open_reader, open_whole
+from fastflight.tables import Layout, WholeFile, open_reader
 from fastflight.tables.kinds import INFINITIES, MINUS_INFINITIES, NANS, NULLS
 from fastflight.transport.chunk_buffer import Chunk
 
@@ -104,7 +104,7 @@ def json_text(number: float) -> str:
 def test_a_whole_file_finds_the_same_words(format_: str) -> None:
     lines = lines_of(format_, "double", quoted=False)
     header = b"n,v\n" if format_ == "csv" else b""
-    file = open_whole(Layout(format_), lambda: iter([header, *lines]))
+    file = WholeFile(Layout(format_), lambda: iter([header, *lines]))
     rows = [row for batch in file.batches() for row in batch.to_pylist()]
     assert str(file.schema.field("v").type) == "double"
     assert comparable(rows) == comparable(from_file(format_, {"n": "int64", "v": "double"}, lines)[0])

@@ -17,7 +17,6 @@ from fastflight.tables import (
     WholeFile,
     needs_whole_file,
     open_reader,
-    open_whole,
     open_writer,
 )
 
@@ -48,7 +47,7 @@ def read_whole(layout: Layout, pieces: Sequence[bytes]) -> ReadOutcome:
     reader: RowReader | WholeFile
     try:
         if needs_whole_file(layout):
-            reader = open_whole(layout, lambda: iter(pieces))
+            reader = WholeFile(layout, lambda: iter(pieces))
             batches += reader.batches()
         else:
             reader = open_reader(layout)

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastflight.errors import RequestError
-from fastflight.tables import Layout, open_reader, open_whole
+from fastflight.tables import Layout, WholeFile, open_reader
 from fastflight.tables.json_objects import parse_object
 from fastflight.tables.jsonl import MAX_BATCH_VALUES
 from fastflight.tables.schemas import MAX_LIST_VALUES
@@ -140,7 +140,7 @@ WIDE = {f"k{number}": {f"f{field}": 1 for field in range(100)} for number in ran
 def test_rows_that_hold_next_to_nothing_of_a_wide_table_come_in_small_batches() -> None:
     """A table of a thousand values takes eight kilobytes for each row, also for one of two bytes."""
     data = json.dumps(WIDE).encode() + b"\n" + b"{}\n" * 20_000
-    file = open_whole(Layout("jsonl"), lambda: iter([data]))
+    file = WholeFile(Layout("jsonl"), lambda: iter([data]))
     sizes = [batch.num_rows for batch in file.batches()]
     assert sum(sizes) == 20_001
     assert max(sizes) <= MAX_BATCH_VALUES // 1000
@@ -171,7 +171,7 @@ def test_objects_without_keys_at_the_start_hide_no_later_ones(read: Any) -> None
 
 # In a process of its own: what this guards against is a crash.
 DEEP = """
-from fastflight.tables import Layout, open_reader, open_whole
+from fastflight.tables import Layout, open_reader, WholeFile
 for depth in (1_000, 20_000, 200_000):
     objects = min(depth, 100_000)
     shapes = [b"[" * depth + b"]" * depth, b"[" * depth, b'{"x":' * objects + b"1" + b"}" * objects]
@@ -185,7 +185,7 @@ for depth in (1_000, 20_000, 200_000):
                 values = [row["a"] for batch in rows for row in batch.to_pylist()]
                 assert values in ([1, 3], [1, 2, 3]), values
                 assert len(values) + reader.summary.rejected == 3
-            file = open_whole(Layout("jsonl"), lambda: iter([data]))
+            file = WholeFile(Layout("jsonl"), lambda: iter([data]))
             rows = list(file.batches())
             assert sum(batch.num_rows for batch in rows) + file.summary.rejected == 3
 print("alive")

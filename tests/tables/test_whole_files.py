@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastflight.errors import DataError
-from fastflight.tables import Layout, TextOptions, open_reader, open_whole
+from fastflight.tables import Layout, TextOptions, WholeFile, open_reader
 from fastflight.tables.shapes import Shape, joined, shapes_from_json
 
 NAN = "nan"
@@ -22,7 +22,7 @@ NAN = "nan"
 
 def whole(data: bytes, format_: str = "csv", columns: tuple[str, ...] | None = None, **text: Any) -> Any:
     layout = Layout(format_, columns=columns, text=TextOptions(**text))
-    file = open_whole(layout, lambda: iter([data]))
+    file = WholeFile(layout, lambda: iter([data]))
     table = pa.Table.from_batches(list(file.batches()), file.schema)
     table.validate(full=True)
     told = file.summary.as_dict()
@@ -119,6 +119,10 @@ CSV = {
     "blanks in the names alone": (b"t, temp\n1,2.5\n", {"t": "int64", "temp": "double"}, [2.5], {}),
     "blanks in the names alone, above text": (
         b"t, name\nx,y\nz,w\n", {"t": "string", "name": "string"}, ["y", "w"], {},
+    ),
+    "a title with a comma above names and numbers": (
+        b"Logger 5, hall 3\nt,temp\n1,2.5\n3,4.5\n", {"t": "int64", "temp": "double"}, [2.5, 4.5],
+        {"notes": ["1 line before the header skipped"]},
     ),
     "a name above numbers with decimal commas": (
         b"Messung\n21,5\n22,0\n", {"Messung": "double"}, [21.5, 22.0],
@@ -363,7 +367,7 @@ def test_every_value_of_any_dialect_comes_back(
         alone = whole(data, columns=(name,), **options)[1]
         assert alone[name].equals(seen[name])
     layout = Layout("csv", text=TextOptions(**options))
-    pieces = open_whole(layout, lambda: (data[start : start + piece] for start in range(0, len(data), piece)))
+    pieces = WholeFile(layout, lambda: (data[start : start + piece] for start in range(0, len(data), piece)))
     assert pa.Table.from_batches(list(pieces.batches()), pieces.schema).equals(seen)
 
 
@@ -397,7 +401,7 @@ def test_files_that_are_read_together_have_the_types_of_one_file(data: st.DataOb
 
     def read(rows: list[dict[str, Any]], kinds: dict[str, Shape] | None = None) -> tuple[Any, pa.Table]:
         content = files_of(format_, rows, ["a", "b"])
-        file = open_whole(Layout(format_, text=text, kinds=kinds), lambda: iter([content]))
+        file = WholeFile(Layout(format_, text=text, kinds=kinds), lambda: iter([content]))
         return file.kinds, pa.Table.from_batches(list(file.batches()), file.schema)
 
     _, together = read(rows)
@@ -474,9 +478,9 @@ def test_with_on_error_fail_the_first_thing_to_tell_is_an_error(name: str) -> No
     ):
         if refused:
             with pytest.raises(DataError):
-                open_whole(layout, lambda: iter([data]))
+                WholeFile(layout, lambda: iter([data]))
         else:
-            assert open_whole(layout, lambda: iter([data])).summary.is_empty == (not told)
+            assert WholeFile(layout, lambda: iter([data])).summary.is_empty == (not told)
 
 
 def test_a_quoted_empty_cell_beyond_the_header_is_no_value() -> None:

@@ -20,7 +20,7 @@ from fastflight.gateway.backend import RAW
 from fastflight.gateway.content.formats import MEDIA_TYPES
 from fastflight.gateway.errors import HttpRefusal
 from fastflight.sources.spool import Spool
-from fastflight.tables import Layout, RowReader, WholeFile, needs_whole_file, open_reader, open_whole
+from fastflight.tables import Layout, RowReader, WholeFile, needs_whole_file, open_reader
 from fastflight.tables.bare import one_content
 
 # Content types of unchanged bytes: none, and those that curl, and browsers for unknown file endings, send by default.
@@ -132,7 +132,7 @@ class UploadedRows:
                     what = f"more than {MAX_SPOOLED_BYTES} bytes, all of which would decide the types of the columns"
                     raise HttpRefusal(413, what, where="content", hint="Let the beginning decide them: infer=sample")
                 await self._spool.afeed(chunk)
-            self._file = await off_loop(open_whole, self._layout, self._spool.pieces)
+            self._file = await off_loop(WholeFile, self._layout, self._spool.pieces)
             self.schema = self._file.schema
         if self._reader is None:
             return
