@@ -34,6 +34,7 @@ from fastflight.errors import (
     TransportTimeout,
     Unauthenticated,
     UnknownName,
+    VersionConflict,
 )
 
 
@@ -52,7 +53,9 @@ CLASS_OF_CODE = {cls.code: cls for cls in _all_classes(FastFlightError) if cls._
 # Its constructor needs sequence numbers, which a description does not carry.
 CLASS_OF_CODE[SequenceConflict.code] = BusyError
 # Classes that can be built from a text alone.
-CLASS_OF_NAME = {cls.__name__: cls for cls in (RequestError, QueryLimit, UnknownName, DataError, FileMissing)}
+CLASS_OF_NAME = {
+    cls.__name__: cls for cls in (RequestError, QueryLimit, UnknownName, VersionConflict, DataError, FileMissing)
+}
 
 
 def no_server(location: str) -> NotReached:

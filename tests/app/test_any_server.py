@@ -20,8 +20,9 @@ from websockets.sync.client import connect
 from fastflight.app.running import RunningServer
 from fastflight.client import FastFlightClient
 from fastflight.client.failure import typed
-from fastflight.errors import FastFlightError, Stopped
+from fastflight.errors import FastFlightError, Stopped, VersionConflict
 from fastflight.server.actions import CANCELLING, NOT_CANCELLABLE
+from fastflight.service.requests import DeviceFile
 from tests.gateway.browsing import launched, looking
 from tests.support.clustered import clustered
 from tests.support.refusals import refused
@@ -161,6 +162,14 @@ def test_writes_are_acknowledged_and_refused_the_same(pair: Pair) -> None:
 
     for path, keys in (("/no/such/folder.csv", {}), ("/x.bin", {"format": "raw"}), ("/x.csv", {"format": "csw"})):
         assert pair.same(refusal(path, **keys))[1]
+
+    def replaced(server: RunningServer) -> Any:
+        request = DeviceFile(device=BOARD, path="/written.csv", interrupt=True, if_match='"another version"')
+        with FastFlightClient(server.location) as client, refused(VersionConflict) as raised:
+            client.write_request(request, batches)
+        return str(raised.value)
+
+    assert "not the version" in pair.same(replaced)
 
 
 def test_actions_are_the_same(pair: Pair) -> None:

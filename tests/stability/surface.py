@@ -184,7 +184,7 @@ def keys(model: Any, pages: ModuleType) -> Iterator[str]:
 def http() -> Iterator[str]:
     """Yield the routes with their query parameters, and the uses of a ticket for a WebSocket."""
     nothing: Any = None
-    described: Mapping[str, Mapping[str, Any]] = routes(nothing, nothing).openapi()["paths"]
+    described: Mapping[str, Mapping[str, Any]] = routes(nothing, nothing, ()).openapi()["paths"]
     for path, methods in described.items():
         for method, operation in methods.items():
             query = sorted(each["name"] for each in operation.get("parameters", ()) if each["in"] == "query")
