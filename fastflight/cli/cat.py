@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from fastflight.client.board import Board
 
 HEAD_ROWS = 10
-HEX_BYTES = 16
 # Holds ten lines of most texts. At 115200 baud, the device needs 0.4 s for it.
 FIRST_PART_BYTES = 4096
 
@@ -136,10 +135,8 @@ def _is_text(data: bytes | bytearray) -> bool:
 
 
 def _hex_view(data: bytes | bytearray, count: int) -> str:
-    """Return `count` lines of `HEX_BYTES` bytes: their offset, the bytes in hexadecimal, and as ASCII."""
-    text = ""
-    for offset in range(0, min(len(data), count * HEX_BYTES), HEX_BYTES):
-        row = data[offset : offset + HEX_BYTES]
-        shown = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in row)
-        text += f"{offset:08x}  {row.hex(' '):{3 * HEX_BYTES - 1}}  {shown}\n"
-    return text
+    """Return `count` lines of the hex view of `screen`, each after its offset."""
+    starts = range(0, min(len(data), count * screen.HEX_BYTES), screen.HEX_BYTES)
+    return "".join(
+        f"{start:08x}  {screen.hex_line(bytes(data[start : start + screen.HEX_BYTES]))}\n" for start in starts
+    )

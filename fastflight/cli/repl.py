@@ -36,8 +36,6 @@ QUIET_SECONDS = 2.0
 RETRY_SECONDS = 1.0
 # How long the server may take to send the last keys to the board, after the user has left.
 LEAVE_SECONDS = 5.0
-# Bytes in a line of the hex view.
-HEX_BYTES = 16
 # Errors of a session that a new one may not have.
 PASSING = (TransportError, BusyError, Stopped)
 
@@ -216,8 +214,5 @@ class Output:
 
 
 def hex_lines(data: bytes) -> Iterator[str]:
-    """Yield the lines of a hex view: each byte in hexadecimal, then as an ASCII character, or as a dot."""
-    for start in range(0, len(data), HEX_BYTES):
-        part = data[start : start + HEX_BYTES]
-        characters = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in part)
-        yield f"{part.hex(' '):{3 * HEX_BYTES}} {characters}"
+    """Yield the lines of a hex view."""
+    return (screen.hex_line(data[start : start + screen.HEX_BYTES]) for start in range(0, len(data), screen.HEX_BYTES))

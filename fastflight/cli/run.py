@@ -73,8 +73,8 @@ def run(
     If it raises, the board's traceback is printed on stderr and the exit code is 1.
     """
     device, file = _device_and_code(words, "fastflight run weather main.py")
-    if device is not None and (device == "-" or Path(device).is_file()):  # FILE DEVICE, as `put` and `mount` have it
-        device, file = file, device
+    if device is not None and (device == "-" or Path(device).is_file() or device.endswith(".py")):
+        device, file = file, device  # FILE DEVICE, as `put` and `mount` have it
     _show_output(server, device, _read_stdin() if file == "-" else _read_file(Path(file)), timeout, interrupt, json)
 
 

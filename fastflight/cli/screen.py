@@ -21,6 +21,9 @@ from contextlib import contextmanager, suppress
 from datetime import date, datetime, time
 from typing import Any, TextIO
 
+# Bytes in a line of a hex view.
+HEX_BYTES = 16
+
 
 def line(text: str) -> None:
     """Print one line of a result on stdout."""
@@ -153,6 +156,12 @@ def columns(text: str) -> int:
         return len(text)
     wide = sum(unicodedata.east_asian_width(each) in ("W", "F") for each in text)
     return len(text) + wide - sum(unicodedata.category(each) in ("Mn", "Me") for each in text)
+
+
+def hex_line(data: bytes) -> str:
+    """Format up to `HEX_BYTES` bytes: each in hexadecimal, then as an ASCII character, or as a dot."""
+    characters = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in data)
+    return f"{data.hex(' '):{3 * HEX_BYTES}} {characters}"
 
 
 def size(number: int | None) -> str:

@@ -42,7 +42,8 @@ class ParallelRowStream(AnswerRows):
         """Open the first endpoint and begin to read. Raises `RequestError` if `parallel` is out of range."""
         if not 1 <= parallel <= MAX_PARALLEL:
             raise RequestError(f"{parallel} endpoints at a time", where="parallel", hint=f"1 to {MAX_PARALLEL}")
-        self._endpoints = _OpenEndpoints(len(endpoints))
+        self._count = len(endpoints)
+        self._endpoints = _OpenEndpoints()
         first = self._endpoints.add(0, endpoints[0]())
         self.schema: pa.Schema = first.schema
         self._meter = Meter(None)
@@ -68,17 +69,21 @@ class ParallelRowStream(AnswerRows):
         """The servers' final messages as one: counts added up, lists joined, and each message itself in `endpoints`."""
         if not self._is_ended:  # the threads may have read all rows already
             raise RequestError("the summary comes with the last batch", hint="Read the stream to its end first")
-        return combined(self._endpoints.summaries())
+        streams = self._endpoints.opened()
+        if len(streams) < self._count:
+            raise RequestError("the summary comes with the last batch", hint="Read the stream to its end first")
+        return combined([stream.summary for stream in streams])
 
     @property
     def gaps(self) -> list[Gap]:
         """The gaps of all endpoints; see `RowStream.gaps`."""
-        return self._endpoints.gaps()
+        return [gap for stream in self._endpoints.opened() for gap in stream.gaps]
 
     @property
     def missed(self) -> tuple[int, int]:
         """The sums of all endpoints; see `RowStream.missed`."""
-        return self._endpoints.missed()
+        counts = [stream.missed for stream in self._endpoints.opened()]
+        return sum(gaps for gaps, _ in counts), sum(rows for _, rows in counts)
 
     @property
     def recording(self) -> str:
@@ -126,10 +131,9 @@ class ParallelRowStream(AnswerRows):
 class _OpenEndpoints:
     """The streams of the endpoints opened so far. Streams added after `cancel` are cancelled."""
 
-    def __init__(self, endpoints: int) -> None:
+    def __init__(self) -> None:
         self._changed = threading.Lock()
         self._streams: dict[int, RowStream] = {}
-        self._endpoints = endpoints
         self._cancelled = False
 
     def add(self, number: int, stream: RowStream) -> RowStream:
@@ -140,27 +144,15 @@ class _OpenEndpoints:
             stream.cancel()
         return stream
 
-    def summaries(self) -> list[Summary]:
+    def opened(self) -> list[RowStream]:
+        """Return the streams in the order of their endpoints."""
         with self._changed:
-            streams = [self._streams[number] for number in sorted(self._streams)]
-        if len(streams) < self._endpoints:
-            raise RequestError("the summary comes with the last batch", hint="Read the stream to its end first")
-        return [stream.summary for stream in streams]
-
-    def missed(self) -> tuple[int, int]:
-        with self._changed:
-            counts = [stream.missed for stream in self._streams.values()]
-        return sum(gaps for gaps, _ in counts), sum(chunks for _, chunks in counts)
-
-    def gaps(self) -> list[Gap]:
-        with self._changed:
-            return [gap for number in sorted(self._streams) for gap in self._streams[number].gaps]
+            return [self._streams[number] for number in sorted(self._streams)]
 
     def cancel(self) -> None:
         with self._changed:
             self._cancelled = True
-            streams = list(self._streams.values())
-        for stream in streams:
+        for stream in self.opened():
             stream.cancel()
 
 

@@ -41,79 +41,6 @@ Summary = Mapping[str, Any]
 MAX_KEPT_GAPS = 1000
 
 
-class StreamOutcome:
-    """Counts the rows of a stream, collects its gaps, and checks both against the server's summary at the end.
-
-    Pass each chunk to `take`; call `end` when the stream has ended without an error.
-    """
-
-    def __init__(self, location: str) -> None:
-        self._location = location
-        self._rows = 0
-        self._summary: Summary | None = None
-        self._ended = False
-        self.gaps: deque[Gap] = deque(maxlen=MAX_KEPT_GAPS)
-        self._gaps = 0
-        self._lost = 0
-        self.recording: str = ""
-
-    @property
-    def has_summary(self) -> bool:
-        """Whether the server has sent its last message."""
-        return self._summary is not None
-
-    @property
-    def missed(self) -> tuple[int, int]:
-        """The number of gaps, and of the rows missing in them as far as it is known. Includes gaps that `gaps` no
-        longer stores.
-        """
-        return self._gaps, self._lost
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether the stream has ended and all rows have arrived."""
-        return self._ended
-
-    @property
-    def summary(self) -> Summary:
-        if self._summary is None or not self._ended:
-            raise RequestError("the summary comes with the last batch", hint="Read the stream to its end first")
-        return self._summary
-
-    def take(self, chunk: flight.FlightStreamChunk) -> tuple[pa.RecordBatch | None, Note | None]:
-        """Return the batch and the note of a chunk; None for each that it does not have. Store a summary."""
-        note: Note | None = None
-        if chunk.app_metadata is not None:
-            content = message(chunk.app_metadata.to_pybytes(), ABOUT_ROWS, self._location)
-            if is_note(content):
-                note = content
-                if "recording" in content:
-                    self.recording = str(content["recording"])
-                elif "gap" in content:
-                    gap = _gap(content["gap"], self._location)
-                    self.gaps.append(gap)
-                    self._gaps += 1
-                    self._lost += gap.rows or 0
-                elif "set_aside" in content:
-                    _warn_of_misfits(content, self._location)
-            else:
-                self._summary = content
-        if chunk.data is not None:
-            self._rows += chunk.data.num_rows
-        return chunk.data, note
-
-    def end(self) -> None:
-        """End a stream that had no error. Raises `ProtocolError` unless the summary and all rows have come."""
-        if self._summary is None:
-            raise ProtocolError(
-                "the answer ended without the server's summary: rows may be missing", where=self._location
-            )
-        sent = self._summary.get("rows", self._rows)
-        if sent != self._rows:
-            raise ProtocolError(f"{self._rows} rows came, the server sent {sent}", where=self._location)
-        self._ended = True
-
-
 class AnswerRows(ABC):
     """What `RowStream` and `ParallelRowStream` have in common. The rows can be read once, in one of these ways."""
 
@@ -179,6 +106,9 @@ class RowStream(AnswerRows):
     become a row or a value, or was read with a doubt. `summary` has the counts.
     """
 
+    # The recording state that a live session reported last, as in `Device`; empty until it first changes.
+    recording: str = ""
+
     def __init__(
         self, reader: flight.FlightStreamReader, location: str, on_summary: Callable[[], None] | None = None
     ) -> None:
@@ -187,9 +117,16 @@ class RowStream(AnswerRows):
         self._on_summary = on_summary
         self._location = location
         self._meter = Meter(None)
-        self._outcome = StreamOutcome(location)
+        self._rows = 0
+        self._summary: Summary | None = None
+        self._gaps: deque[Gap] = deque(maxlen=MAX_KEPT_GAPS)
+        self._gap_count = 0
+        self._lost_rows = 0
         self._cancelled = False
+        # No more is read: after the end, or after an error.
         self._finished = False
+        # The stream has ended, and all rows have arrived.
+        self._is_whole = False
         with typed_errors(location):
             self.schema: pa.Schema = reader.schema
 
@@ -199,7 +136,9 @@ class RowStream(AnswerRows):
 
         Raises `RequestError` before the stream has been read to its end.
         """
-        return self._outcome.summary
+        if self._summary is None or not self._is_whole:
+            raise RequestError("the summary comes with the last batch", hint="Read the stream to its end first")
+        return self._summary
 
     @property
     def gaps(self) -> list[Gap]:
@@ -208,17 +147,12 @@ class RowStream(AnswerRows):
         A live session has gaps if the client reads too slowly or asks too late, or the line was lost. `missed` counts
         all gaps.
         """
-        return list(self._outcome.gaps)
+        return list(self._gaps)
 
     @property
     def missed(self) -> tuple[int, int]:
         """The number of gaps so far, and the number of rows missing in them, as far as it is known."""
-        return self._outcome.missed
-
-    @property
-    def recording(self) -> str:
-        """The recording state that a live session reported last, as in `Device`; empty until it first changes."""
-        return self._outcome.recording
+        return self._gap_count, self._lost_rows
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         for batch, _ in self.pieces():
@@ -240,23 +174,51 @@ class RowStream(AnswerRows):
                     chunk = self._reader.read_chunk()
             except StopIteration:
                 self._finished = True
-                self._outcome.end()
+                self._check_whole()
                 return
             except FastFlightError as error:
                 if self._cancelled:
                     raise Stopped("this stream was cancelled", where=self._location) from error
                 self._finished = True
                 raise
-            batch, note = self._outcome.take(chunk)
+            batch = chunk.data if chunk.data is not None else empty(self.schema)
+            self._rows += batch.num_rows
+            note = None if chunk.app_metadata is None else self._take_message(chunk.app_metadata.to_pybytes())
             is_last = chunk.app_metadata is not None and note is None
-            if self._on_summary is not None and self._outcome.has_summary:
-                self._on_summary()
-            if batch is None:
-                batch = empty(self.schema)
             if batch.num_rows or not is_last:
                 yield batch, note
-        if not self._outcome.is_whole:  # iterated again after an error
+        if not self._is_whole:  # iterated again after an error
             raise ProtocolError("this stream has failed: rows are missing", where=self._location, hint="Ask again")
+
+    def _take_message(self, body: bytes) -> Note | None:
+        """Return a message about rows; None for the server's summary, which is stored."""
+        content = message(body, ABOUT_ROWS, self._location)
+        if not is_note(content):
+            self._summary = content
+            if self._on_summary is not None:
+                self._on_summary()
+            return None
+        if "recording" in content:
+            self.recording = str(content["recording"])
+        elif "gap" in content:
+            gap = _gap(content["gap"], self._location)
+            self._gaps.append(gap)
+            self._gap_count += 1
+            self._lost_rows += gap.rows or 0
+        elif "set_aside" in content:
+            _warn_of_misfits(content, self._location)
+        return content
+
+    def _check_whole(self) -> None:
+        """Raise `ProtocolError` unless the summary and all rows have come."""
+        if self._summary is None:
+            raise ProtocolError(
+                "the answer ended without the server's summary: rows may be missing", where=self._location
+            )
+        sent = self._summary.get("rows", self._rows)
+        if sent != self._rows:
+            raise ProtocolError(f"{self._rows} rows came, the server sent {sent}", where=self._location)
+        self._is_whole = True
 
     def cancel(self) -> None:
         """Stop the stream. Can be called from any thread; a thread that is reading it gets `Stopped`."""
