@@ -21,16 +21,16 @@ def replacement(path: Path, mode: int = 0o666, *, sync: bool = True) -> Iterator
     """Write a new file, which replaces the one at `path` when the block ends. If it raises, the old file stays.
 
     `mode` is that of the new file, less the process's mask. With `sync`, its content is on the disk before it replaces
-    the old one. A symbolic link at `path` is replaced, not followed.
+    the old one. A symbolic link at `path` is replaced, not followed. The new file can also be read, by its `name` too.
     """
-    new = path.with_name(f".{path.name}.{secrets.token_hex(4)}{UNFINISHED}")
-    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), mode)
+    # A short name that does not contain that of the file, which may already have the maximum length.
+    new = path.with_name(f".fastflight-{secrets.token_hex(8)}{UNFINISHED}")
     try:
-        with open(descriptor, "wb") as file:
+        with open(new, "x+b", opener=lambda name, flags: os.open(name, flags, mode)) as file:
             yield file
             file.flush()
             if sync:
-                os.fsync(descriptor)
+                os.fsync(file.fileno())
         os.replace(new, path)
     except BaseException:
         with contextlib.suppress(OSError):

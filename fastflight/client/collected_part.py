@@ -7,7 +7,6 @@ file has the size and the digests of the bytes in its metadata.
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Protocol
 
@@ -83,12 +82,7 @@ def as_parquet(source: Path, target: Path) -> None:
     origin = {name: local_digest(source, name) for name in ALGORITHMS}
     request = DeviceFile(device="local", path=f"/{target.with_suffix('.arrow').name}")
     _, rows = open_rows(request, source)
-    with SavedFile(target, rows.schema) as saved:
+    with SavedFile(target, rows.schema, sync=True) as saved:
         for batch in rows.batches:
             saved.write(batch)
         saved.add_metadata({ORIGIN_KEY: json.dumps({"bytes": source.stat().st_size, **origin})})
-    descriptor = os.open(target, os.O_RDWR)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

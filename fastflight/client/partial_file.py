@@ -14,18 +14,19 @@ import contextlib
 import errno
 import hashlib
 import os
-import secrets
 import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
+from types import TracebackType
 from typing import BinaryIO
 
 from fastflight.client.answers import RemoteEntry
 from fastflight.client.local_files import agrees
 from fastflight.client.local_names import local_path
 from fastflight.errors import BusyError, DataError, ProtocolError, RequestError
-from fastflight.files import try_lock
+from fastflight.files import replacement, try_lock
 
 
 @contextlib.contextmanager
@@ -111,9 +112,9 @@ class FolderWriter:
     def __init__(self, folder: Path, remote: Mapping[str, RemoteEntry]) -> None:
         self._folder = folder
         self._remote = remote
+        # The current file, and the context that replaces the old file by it.
         self._file: BinaryIO | None = None
-        self._place = folder
-        self._part = folder
+        self._replacement: AbstractContextManager[BinaryIO]
         self._size = 0
         self._sha256 = hashlib.sha256()
         # The sha256 digests, received from the server, of the next files.
@@ -141,11 +142,14 @@ class FolderWriter:
     def __enter__(self) -> FolderWriter:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
         if kind is None:
             self._finish()
         elif self._file is not None:
-            self._drop(self._file)
+            self._file = None
+            self._replacement.__exit__(kind, error, traceback)
         self._digests.clear()
 
     def _begin(self, path: str) -> None:
@@ -155,32 +159,21 @@ class FolderWriter:
         place.parent.mkdir(parents=True, exist_ok=True)
         if place.exists() and not place.is_file():
             raise RequestError("is not a file", where=str(place), hint="Remove it, or copy to another folder")
-        self.path, self._place, self._size, self._sha256 = path, place, 0, hashlib.sha256()
-        # A short name that does not contain the file's own, which may already have the maximum length.
-        self._part = place.with_name(f".fastflight-{secrets.token_hex(8)}.part")
-        self._file = self._part.open("xb")
+        self.path, self._size, self._sha256 = path, 0, hashlib.sha256()
+        self._replacement = replacement(place, sync=False)
+        self._file = self._replacement.__enter__()
 
     def _finish(self) -> None:
+        """Verify the current file, and have it replace the old one."""
         if self._file is None:
             return
-        file = self._file
-        try:
-            file.close()
+        file, self._file = self._file, None
+        with contextlib.ExitStack() as replacing:
+            replacing.push(self._replacement)
+            file.flush()
             if self._digests and self._digests.popleft() != self._sha256.hexdigest():
                 raise DataError("what arrived is not what the device sent", where=self.path, hint="Try again")
             expected = self._remote[self.path]
-            if expected.digest and not agrees(self._part, expected.algorithm, expected.digest):
+            if expected.digest and not agrees(Path(file.name), expected.algorithm, expected.digest):
                 raise DataError("the file changed while it was copied", where=self.path, hint="Try again")
-            self._part.replace(self._place)
-        except BaseException:
-            self._drop(file)
-            raise
-        self._file = None
         self.paths.append(self.path)
-
-    def _drop(self, file: BinaryIO) -> None:
-        """Delete the current file. Closing it may fail again on a full disk; that error is ignored."""
-        self._file = None
-        with contextlib.suppress(OSError):
-            file.close()
-        self._part.unlink(missing_ok=True)

@@ -5,19 +5,17 @@ The file is written under a temporary name in the same folder, and renamed when 
 
 from __future__ import annotations
 
-import contextlib
 import os
-import secrets
 from collections.abc import Mapping
-from io import BufferedRandom
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Protocol, Self
+from typing import IO, Any, BinaryIO, Protocol, Self
 
 import pyarrow as pa
 
 from fastflight.client.validation import ABOUT_ROWS, validating
 from fastflight.errors import DataError, FastFlightError, RequestError
+from fastflight.files import replacement
 from fastflight.tables import PARQUET, Layout, RowWriter, format_of, is_table, open_writer
 from fastflight.tables.parquet import RowGroupWriter
 
@@ -37,28 +35,28 @@ class SavedFile:
     an error the old file stays.
     """
 
-    def __init__(self, path: Path, schema: pa.Schema) -> None:
+    def __init__(self, path: Path, schema: pa.Schema, *, sync: bool = False) -> None:
+        """With `sync`, the content is on the disk before it replaces the old file."""
         self.path = path
         self.bytes: int = 0
         self._schema = schema.remove_metadata()
-        self._file: BufferedRandom
-        self._encoder: _Encoder | None = None
         # Unlike `resolve`, `realpath` does not fail on a link to itself.
         self._target = Path(os.path.realpath(path))
-        # A short name that does not contain the file's own, which may already have the maximum length.
-        self._temporary = self._target.with_name(f".fastflight-{secrets.token_hex(8)}.part")
+        self._replacement = replacement(self._target, sync=sync)
+        self._file: BinaryIO
+        self._encoder: _Encoder | None = None
 
     def __enter__(self) -> Self:
         if self._target.exists() and not self._target.is_file():
             raise RequestError("is not a file", where=str(self.path), hint="Give the name of a file to write")
         try:
-            self._file = self._temporary.open("x+b")
+            self._file = self._replacement.__enter__()
         except OSError as error:
             raise RequestError(error.strerror or "cannot be written", where=str(self.path)) from error
         try:
             self._encoder = self._open_encoder()
-        except BaseException:
-            self._discard()
+        except BaseException as error:
+            self._discard(error)
             raise
         return self
 
@@ -84,18 +82,15 @@ class SavedFile:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if error is not None:
-            self._discard()
-            return
+        assert self._encoder is not None, "enter the context first"
         try:
-            if self._encoder is not None:
-                self._encoder.close()
-            self._file.close()
-            self.bytes = self._temporary.stat().st_size
-            self._temporary.replace(self._target)
-        except BaseException:
-            self._discard()
-            raise
+            self._encoder.close()  # also after an error: Arrow's writer would close itself later
+            self.bytes = self._file.tell()
+        except BaseException as failure:
+            if error is None or not isinstance(failure, pa.ArrowException | OSError | FastFlightError):
+                self._discard(failure)
+                raise
+        self._replacement.__exit__(kind, error, traceback)
 
     def _open_encoder(self) -> _Encoder:
         name = self._target.name
@@ -109,13 +104,8 @@ class SavedFile:
             hint="End it in .csv, .jsonl, .arrow or .parquet",
         )
 
-    def _discard(self) -> None:
-        with contextlib.suppress(pa.ArrowException, OSError, FastFlightError):
-            if self._encoder is not None:  # otherwise Arrow's writer closes itself later, and writes to a closed file
-                self._encoder.close()
-        with contextlib.suppress(OSError):
-            self._file.close()
-        self._temporary.unlink(missing_ok=True)
+    def _discard(self, error: BaseException) -> None:
+        self._replacement.__exit__(type(error), error, error.__traceback__)
 
 
 class _TableFile:

@@ -31,7 +31,7 @@ def test_a_link_in_the_place_of_a_file_is_replaced_and_not_followed(tmp_path: Pa
 def test_a_file_appears_when_it_is_whole(tmp_path: Path) -> None:
     with FolderWriter(tmp_path, {"x/a": ABC, "b": RemoteEntry(0)}) as writer:
         writer.add("x/a", 0, b"ab")
-        assert [path.suffix for path in (tmp_path / "x").iterdir()] == [".part"]
+        assert [path.suffix for path in (tmp_path / "x").iterdir()] == [".new"]
         writer.add("x/a", 2, b"c")
         writer.add("b", 0, b"")
         assert (tmp_path / "x" / "a").read_bytes() == b"abc"
