@@ -13,12 +13,13 @@ from typing import Any
 
 from fastflight.access.action import Action, Body, EmptyBody, Result
 from fastflight.app.cluster import ClusterMember
-from fastflight.app.forwarding import Unanswered
+from fastflight.app.forwarding import OWN_FLIGHTS, FlightsBody, Unanswered
 from fastflight.app.routes import UNOWNED
 from fastflight.errors import TransportError
 from fastflight.log import Extent
 from fastflight.runtime.stream_registry import StreamRegistry
 from fastflight.sources import DefaultRecordings, Recordings
+from fastflight.sources.recording_actions import as_result
 from fastflight.sources.recordings import KEPT, UNKNOWN, rows_of
 
 # The actions by which servers ask each other for their own devices, recordings, and rows that wait for NATS.
@@ -63,6 +64,7 @@ class ClusterActions:
             "The recorded rows of each device that wait to be stored in NATS, the time of the oldest, the copies of "
             "what NATS stores, and the servers that gave no answer."
         )
+        flights = "The flights of devices that this server owns, as list_flights has them."
         waits = "The rows of each device recorded by this server that wait to be stored in NATS."
         return [
             replace(local, description=f"{local.description} server: its owner.", run=everywhere),
@@ -70,6 +72,7 @@ class ClusterActions:
             Action(
                 OWN_STREAMS, "Ends the streams of a ticket at this server.", CancelBody, self._cancel_here, at_once=True
             ),
+            Action(OWN_FLIGHTS, flights, FlightsBody, self._member.forwarding.own_flights),
             Action(OWN_WAITING, waits, EmptyBody, self._waiting_here),
             Action("cluster.status", about, EmptyBody, lambda _: [self._member.status()], at_once=True),
             Action("cluster.storage", stored, EmptyBody, self._storage),
@@ -79,7 +82,9 @@ class ClusterActions:
         """Return the action `recordings`, with the states at all servers. `local` is that of this server alone."""
 
         def own(_: EmptyBody) -> Iterable[Result]:
-            return [each for each in local.run(EmptyBody()) if each["state"] != KEPT]
+            if not isinstance(self._recordings, Recordings):
+                return []
+            return map(as_result, self._recordings.statuses(recorded=True))
 
         def everywhere(_: EmptyBody) -> Iterable[Result]:
             found = {str(each["name"]): each for each in local.run(EmptyBody())}

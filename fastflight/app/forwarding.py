@@ -10,24 +10,29 @@ may do, with the same token file (docs/decisions/0072).
 
 from __future__ import annotations
 
+import json
 import time
+from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from fastflight.access.action import Action, Body, Result
-from fastflight.app.forwarded import Forwarded, Located, estimate_of
+from fastflight.app.forwarded import Forwarded, Located
 from fastflight.app.routes import UNOWNED, Routes
 from fastflight.client.answers import DEFAULT_TIMEOUT
 from fastflight.client.connection import REUSE
 from fastflight.client.credentials import NONE, Credentials
 from fastflight.device import Inventory
 from fastflight.errors import FastFlightError
-from fastflight.service import Catalog, DataSource, decode
+from fastflight.service import Catalog, DataSource, encode
 from fastflight.service.requests import DeviceListing, FleetFile, Request
+from fastflight.service.resolve import plain
 from fastflight.service.source import Estimate
+from fastflight.service.wire import make_request
 from fastflight.sources.board_listings import TOTAL_SECONDS as LISTING_TOTAL_SECONDS
 from fastflight.sources.device_listing import SCHEMA as LISTING_SCHEMA
 
@@ -37,7 +42,10 @@ if TYPE_CHECKING:
 # Servers that are asked at the same time for their part of a listing, and how long each may take.
 MAX_IN_PARALLEL = 16
 LISTING_SECONDS = 5.0
-# How long the listing of one device's flights may take: longer than its server takes at most for its files.
+# The action by which servers ask each other for the flights of their own devices, and for how many devices at a time.
+OWN_FLIGHTS = "cluster.flights"
+MAX_ASKED = 100
+# How long a listing of flights may take: longer than a server takes at most for the files of its devices.
 FLIGHTS_SECONDS = LISTING_TOTAL_SECONDS + LISTING_SECONDS
 # The listing of another server's device is used for the sources of one list_flights call, which run one after another.
 FRESH_SECONDS = 2.0
@@ -55,6 +63,12 @@ class Unanswered:
         return f"{self.name} gives no answer at {self.location}: {self.why}"
 
 
+class FlightsBody(Body):
+    """The devices whose flights to list."""
+
+    devices: list[str]
+
+
 class Forwarding:
     """Serves requests from `inventory`, or passes them on to the servers that `owners` names."""
 
@@ -65,11 +79,14 @@ class Forwarding:
         self._owners = owners
         self._catalog = catalog
         self._listed: dict[str, tuple[float, list[tuple[Any, Estimate]]]] = {}
+        # The sources of this server's own devices.
+        self._sources: list[DataSource[Any]] = []
 
     def passed_on(self, source: DataSource[Any]) -> DataSource[Any]:
         """Return `source` for the devices of all servers."""
         if source.request is FleetFile:
             return Located(source, self._locations)
+        self._sources.append(source)
         return Forwarded(self.routes, source, self._locations, self._listing)
 
     def action(self, action: Action) -> Action:
@@ -92,11 +109,7 @@ class Forwarding:
         """Return the results of `action` with `body` on all other servers, and the servers that gave no answer."""
 
         def ask(server: tuple[str, str]) -> list[Result] | Unanswered:
-            name, location = server
-            try:
-                return self.routes.connection(location).results(action, body, LISTING_SECONDS)
-            except FastFlightError as error:
-                return Unanswered(name, location, error.what)
+            return self._ask(*server, action, body, LISTING_SECONDS)
 
         results: list[Result] = []
         unanswered: list[Unanswered] = []
@@ -109,6 +122,21 @@ class Forwarding:
                         results += answer
         return results, unanswered
 
+    def _ask(self, name: str, location: str, action: str, body: bytes, seconds: float) -> list[Result] | Unanswered:
+        try:
+            return self.routes.connection(location).results(action, body, seconds)
+        except FastFlightError as error:
+            return Unanswered(name, location, error.what)
+
+    def own_flights(self, body: FlightsBody) -> Iterator[Result]:
+        """Yield the flights of devices that this server owns."""
+        wanted = frozenset(body.devices)
+        for source in self._sources:
+            for request, known in source.requests(wanted.__contains__):
+                schema = None if known.schema is None else b64encode(plain(known.schema).serialize()).decode()
+                known_json = {"schema": schema, "rows": known.rows, "bytes": known.bytes, "note": known.note}
+                yield {"request": json.loads(encode(request)), **known_json}
+
     def _listing(self, devices: list[str]) -> Iterator[tuple[Any, Estimate]]:
         """Yield the flights of devices of other servers.
 
@@ -117,29 +145,36 @@ class Forwarding:
         """
         now = time.monotonic()
         stale = [name for name in devices if now - self._listed.get(name, (0.0, []))[0] > FRESH_SECONDS]
-        if stale:
-            failed: dict[str, str] = {}
+        by_server: dict[str | None, list[str]] = {}
+        for name in stale:
+            by_server.setdefault(self._owners.location(name), []).append(name)
+        asked = [
+            (location, names[start : start + MAX_ASKED])
+            for location, names in by_server.items()
+            for start in range(0, len(names), MAX_ASKED)
+        ]
+        if asked:
             with ThreadPoolExecutor(MAX_IN_PARALLEL, "cluster-listing") as pool:
-                for name, flights in zip(stale, pool.map(partial(self._flights, failed), stale), strict=True):
-                    self._listed[name] = time.monotonic(), flights
+                for found in pool.map(lambda each: self._flights(*each), asked):
+                    self._listed.update((name, (time.monotonic(), flights)) for name, flights in found.items())
         for name in devices:
             yield from self._listed[name][1]
 
-    def _flights(self, failed: dict[str, str], device: str) -> list[tuple[Any, Estimate]]:
-        """Return the flights of a device. `failed` has the addresses that gave no answer in this listing, and why."""
-        location = self._owners.location(device)
+    def _flights(self, location: str | None, devices: list[str]) -> dict[str, list[tuple[Any, Estimate]]]:
+        """Return the flights of devices whose owner is at `location`."""
         if not location:
-            return _unreachable(device, self._owners.why_gone(device) or UNOWNED)
-        if location not in failed:  # many devices have the same server, whose silence is waited for once
-            try:
-                found = self.routes.connection(location).flights(f"{device}/*".encode(), FLIGHTS_SECONDS)
-            except FastFlightError as error:
-                server = next((name for name, each in self._owners.others().items() if each == location), "its server")
-                failed[location] = str(Unanswered(server, location, error.what))
-            else:
-                tickets = [(info.endpoints[0].ticket.ticket, info) for info in found if info.endpoints]
-                return [(decode(ticket, self._catalog), estimate_of(info)) for ticket, info in tickets]
-        return _unreachable(device, failed[location])
+            return {name: _unreachable(name, self._owners.why_gone(name) or UNOWNED) for name in devices}
+        body = FlightsBody(devices=devices).model_dump_json().encode()
+        server = self._owners.owner(devices[0]) or "its server"
+        results = self._ask(server, location, OWN_FLIGHTS, body, FLIGHTS_SECONDS)
+        if isinstance(results, Unanswered):
+            return {name: _unreachable(name, str(results)) for name in devices}
+        found: dict[str, list[tuple[Any, Estimate]]] = {name: [] for name in devices}
+        for each in results:
+            request: Any = make_request(each["request"], self._catalog)
+            found[request.device].append((request, _estimate(each)))
+        # One that is moving is not at its last owner any more.
+        return {name: flights or _unreachable(name, UNOWNED) for name, flights in found.items()}
 
     def _locations(self, request: Request) -> list[str]:
         """Return the servers that can serve a request: the owner first."""
@@ -149,6 +184,11 @@ class Forwarding:
         if device is None or not self._owners.has(device):
             return []
         return [*self._owners.locations(device), REUSE]
+
+
+def _estimate(result: Result) -> Estimate:
+    schema = None if result["schema"] is None else pa.ipc.read_schema(pa.py_buffer(b64decode(result["schema"])))
+    return Estimate(schema, result["rows"], result["bytes"], note=result["note"])
 
 
 def _unreachable(device: str, trouble: str) -> list[tuple[Any, Estimate]]:

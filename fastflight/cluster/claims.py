@@ -27,7 +27,7 @@ RESERVED_NUMBERS = 1_000_000_000
 # A device that cannot be taken over is left to other servers for this long, and stays there.
 REFUSED_SECONDS = 30.0
 # Each device is looked at once in so many looks that have no reason of their own.
-PARTS = 10
+PARTS = 5
 # Devices that move to other servers at the same time.
 MAX_MOVING = 32
 # Steps under way, of which most wait for NATS.

@@ -35,7 +35,7 @@ from fastflight.errors import FastFlightError, TransportClosed
 log = structlog.get_logger(__name__)
 
 # Between two looks without a reason. A lease is renewed every second, and ends half a second before others end it.
-TICK_SECONDS = 0.1
+TICK_SECONDS = 0.2
 # Changes within this time are looked at together.
 GATHER_SECONDS = 0.01
 # Before the bucket is opened again after an error.

@@ -83,8 +83,8 @@ class Publisher:
 
     def waiting(self, device: str) -> list[Extent]:
         """Return the rows of a device that are in the buffer and not in the stream yet. Any thread may ask."""
-        found = self._buffer.find(device)
-        return [] if found is None else found.extents(Range(from_seq=self._done(device)))
+        found, done = self._buffer.find(device), self._done(device)
+        return [] if found is None or found.durable_end <= done else found.extents(Range(from_seq=done))
 
     async def drain(self, devices: list[str], seconds: float) -> bool:
         """Wait until the present rows of devices are handed over, for at most `seconds`. Return whether they are."""
@@ -194,6 +194,8 @@ class Publisher:
 
     def _with_gap(self, run: Run, before: int, gaps: Sequence[Gap]) -> Run:
         """Return a run with what is missing since the number `before`, of the `gaps` that the buffer has of the log."""
+        if before == run.first and not gaps:
+            return run
         kept = self._buffer.log(run.device).first
         # A recording that begins here has not lost what this server deleted before.
         paused_until = 0 if before else min(kept, run.first)

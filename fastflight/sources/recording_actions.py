@@ -31,13 +31,13 @@ def recording_actions(recordings: Recordings | DefaultRecordings | None) -> list
         return recordings
 
     def list_all(_: EmptyBody) -> Iterable[Result]:
-        return [] if recordings is None else [_as_result(status) for status in recordings.statuses()]
+        return [] if recordings is None else [as_result(status) for status in recordings.statuses()]
 
     def start(body: OnRecording) -> Iterable[Result]:
-        return [{**_as_result(required().start(body.device)), "folder": str(required().folder)}]
+        return [{**as_result(required().start(body.device)), "folder": str(required().folder)}]
 
     def stop(body: OnRecording) -> Iterable[Result]:
-        return [_as_result(required().stop(body.device))]
+        return [as_result(required().stop(body.device))]
 
     return [
         Action(
@@ -70,7 +70,8 @@ def _if_visible(identity: Identity, result: Result) -> Result | None:
     return result if identity.sees(name) or identity.may(Verb.ADMIN, name) else None
 
 
-def _as_result(status: RecordingStatus) -> Result:
+def as_result(status: RecordingStatus) -> Result:
+    """Return a status as the actions on recordings do."""
     times = {
         key: None if value is None else value.isoformat()
         for key, value in (("first_time", status.first_time), ("last_time", status.last_time))

@@ -304,9 +304,10 @@ class Recordings:
         shared = self._shared
         return {} if shared is None else {name: shared.waiting(name) for name in list(self._recorders)}
 
-    def statuses(self) -> list[RecordingStatus]:
-        """Return the status of all recordings."""
-        return [self._status(name, self.listed) for name in self.names()]
+    def statuses(self, *, recorded: bool = False) -> list[RecordingStatus]:
+        """Return the status of all recordings, or of those to which this server adds rows."""
+        names = self.names()
+        return [self._status(name, self.listed) for name in names if not recorded or name in self._recorders]
 
     def _keep_ends(self) -> None:
         """Store to which time the recordings are complete, so that a gap is known after a crash."""

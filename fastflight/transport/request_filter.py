@@ -124,7 +124,8 @@ class RequestFilter:
         """Pass bytes that crossed the line on to the tap, at once or when it is known whether they are a request's."""
         if self._splitter is None and direction == "rx" and (self._sniffed or MARK in data):
             self._sniff(data)
-        if self._splits(direction, data):
+        is_decided = self._splitter is None and self._repl is None  # most bytes: nothing waits to be decided
+        if not is_decided and self._splits(direction, data):
             return
         if self._repl is None and self._leave_deadline is None:
             self._tap.feed(direction, data)

@@ -116,6 +116,7 @@ def test_the_commands_name_a_server_that_gives_no_answer(cluster: Cluster, silen
         else:
             rows = [line.split() for line in done.stdout.splitlines() if line.split()[:1] == by_beta[:1]]
             assert rows == [[by_beta[0], "beta", "unknown", "-"]]
+            assert "check that the configuration of each node has sync_interval: always" in done.stdout
 
 
 def test_a_server_with_the_address_of_another_one_is_named_and_never_asked(tmp_path: Path) -> None:
