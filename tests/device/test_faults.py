@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from fastflight.device import Device, Inventory
 from fastflight.device.transfer import routines
 from fastflight.device.transfer.resident import NAME
-from fastflight.errors import FastFlightError, ProtocolError
+from fastflight.errors import FastFlightError, ProtocolError, TransportError
+from fastflight_benchmark.simulated import SimulatedBoard
 from tests.device.content import CONTENT
 
 FAULTS = ["reset-after-rx", "reset-after-tx", "unplug-after-rx", "exit-after-tx"]
@@ -213,3 +214,19 @@ def test_ctrl_c_ends_a_transfer_that_its_host_left_in_the_middle(
             session.write("/old.bin", leaving())
         assert session.exec("print(1)").stdout == b"1\r\n"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["old.bin"]
+
+
+def test_a_board_comes_back_at_another_port(tmp_path: Path) -> None:
+    """The name of a device may be a link that the system sets anew, as udev does below `/dev/serial`."""
+    link = tmp_path / "port"
+    with Inventory({"board": str(link)}) as inventory:
+        device = inventory.device("board")
+        for number in range(2):
+            with SimulatedBoard(tmp_path / str(number)) as board:
+                (board.folder / "number.txt").write_text(str(number))
+                link.unlink(missing_ok=True)
+                link.symlink_to(board.path)
+                with device.lease("test") as session:
+                    assert b"".join(session.read("/number.txt")) == str(number).encode()
+            with pytest.raises(TransportError), device.lease("test"):
+                pass
