@@ -54,6 +54,16 @@ def test_files_both_ways_on_a_loop(inventory: Inventory) -> None:
     asyncio.run(main())
 
 
+def test_the_end_of_a_file_of_more_than_two_gigabytes(inventory: Inventory, tmp_path: Path) -> None:
+    size = 2**31 + 3
+    with (tmp_path / "large.bin").open("wb") as file:
+        file.seek(size - 3)  # the zeros before it take no room
+        file.write(b"end")
+    with inventory.device("demo").lease("test") as session:
+        assert session.stat("/large.bin").size == size
+        assert b"".join(session.read("/large.bin", offset=size - 5)) == b"\0\0end"
+
+
 @pytest.mark.parametrize(
     "without",
     ["hashlib", "sys.stdin", "hashlib,binascii.crc32", "hashlib,binascii", "sys.stdout.buffer,hashlib,binascii,struct"],
