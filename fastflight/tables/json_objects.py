@@ -31,7 +31,7 @@ def parse_object(row: bytes) -> tuple[dict[str, Any], str] | str:
     if not (row.startswith(b"{") and row.endswith(b"}")):
         return f"{shorten(text)} is not a JSON object"
     deep = f"nested deeper than {MAX_TEXT_NESTING} levels"
-    if _is_deep(row) and _is_deep(as_json(row)):
+    if _is_deep(row) and (b"'" not in row or _is_deep(as_json(row))):  # brackets may be in a string of Python
         return deep
     try:
         try:
