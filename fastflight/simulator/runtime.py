@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from fastflight.simulator.console import TextIn, TextOut
-from fastflight.simulator.modules import FROZEN, build
+from fastflight.simulator.modules import build
 from fastflight.simulator.oserror import BoardOSError
 from fastflight.simulator.timers import Timers
 from fastflight.simulator.trace import PREFIX, format_exception
@@ -309,8 +309,6 @@ class Runtime:
                 except BoardOSError:
                     continue
                 return self._run_module(name, path, base if package else "", source)
-        if name in FROZEN:
-            return self._run_module(name, f"{name}.py", "", FROZEN[name])
         raise ImportError(f"no module named '{name}'")
 
     def _run_module(self, name: str, path: str, package: str, source: bytes) -> ModuleType:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fastflight.simulator.modules.aiorepl import SOURCE
+from tests.support.board_aiorepl import SOURCE
 
 from .conftest import Board
 

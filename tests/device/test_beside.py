@@ -21,10 +21,10 @@ from fastflight.concurrency import Shard
 from fastflight.device import Device
 from fastflight.errors import BusyError, DeviceException, FileMissing, TransportTimeout
 from fastflight.protocol import agent_frames as frames
-from fastflight.simulator.modules.aiorepl import SOURCE
 from fastflight.transport import Port, parse_url
 from fastflight.transport.chunk_buffer import Chunk
 from tests.support import targets
+from tests.support.board_aiorepl import SOURCE
 from tests.support.waiting import until
 
 AGENT = (resources.files("fastflight.device") / "agent/fastflight_agent.py").read_bytes()
@@ -83,9 +83,10 @@ def running(folder: Path, kind: str, *, real: bool = False, options: str = "", k
     """
     (folder / "fastflight_agent.py").write_bytes(AGENT)
     (folder / "main.py").write_text(PROGRAMS[kind].format(run="await " if real else "asyncio.run"))
+    if kind == "aiorepl":
+        (folder / "aiorepl.py").write_text(SOURCE)
     url = f"sim:?files={folder}&telemetry=0{options}"
     if real:
-        (folder / "aiorepl.py").write_text(SOURCE)
         with targets.webassembly() as repl:
             node, _, package, *_ = shlex.split(repl.removeprefix("exec:"))
             url = "exec:" + shlex.join([node, str(PROGRAM), package, str(folder / "main.py")])

@@ -9,7 +9,7 @@ from __future__ import annotations
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from fastflight.simulator.modules import aiorepl, data, system
+from fastflight.simulator.modules import data, system
 from fastflight.simulator.modules.loop import Loop
 
 if TYPE_CHECKING:
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
 # Modules that never had a name with a leading `u` in MicroPython.
 ONE_NAME = frozenset({"gc", "machine", "micropython", "simulator", "deflate", "math"})
-# Modules that are Python code of the board.
-FROZEN = {"aiorepl": aiorepl.SOURCE.encode()}
 
 
 def build(runtime: Runtime) -> dict[str, Any]:
