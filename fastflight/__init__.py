@@ -15,7 +15,7 @@ from fastflight.lazy import exports
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from fastflight.app.create import create_server
+    from fastflight.app.compose import create_server
     from fastflight.client import AsyncFastFlightClient, Credentials, FastFlightClient
     from fastflight.service.own_source import Source
     from fastflight.service.requests import (
@@ -51,7 +51,7 @@ __all__ = [
 __version__ = "0.1.0"
 
 _MODULES = {
-    "app.create": ("create_server",),
+    "app.compose": ("create_server",),
     "client": ("AsyncFastFlightClient", "Credentials", "FastFlightClient"),
     "service.own_source": ("Source",),
     "service.requests": (

@@ -1,28 +1,31 @@
 """Builds a server from its config: devices, sources, recordings, the Flight server, bridges and the gateway.
 
-`fastflight serve` runs `open_server`. Tests and the benchmark start a server in their own process with it.
+`fastflight serve` runs `open_server`. Tests and the benchmark start a server in their own process with it. Users do
+with `create_server`, which takes their own sources.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
+from typing import Any
 
 import pyarrow as pa
 from prometheus_client.metrics_core import Metric
 
 from fastflight.access.actions import Actions
 from fastflight.access.authority import Authority
-from fastflight.app.access import access_of
-from fastflight.app.addresses import check_location
+from fastflight.app.addresses import check_location, http_address
 from fastflight.app.collecting import Collectors
-from fastflight.app.config import Config
+from fastflight.app.config import Config, DeviceTable
 from fastflight.app.device_address import device_address
 from fastflight.app.device_changes import device_changes
 from fastflight.app.forwarded_files import ForwardedFiles
+from fastflight.app.own_sources import sources_of
 from fastflight.app.recordings import open_recordings, typed_rows
 from fastflight.app.running import (
     RunningServer,
+    access_of,
     bridge_metrics,
     drain,
     flight_server,
@@ -30,6 +33,7 @@ from fastflight.app.running import (
     location_of,
 )
 from fastflight.app.served_devices import ServedDevices
+from fastflight.client import DEFAULT_LOCATION
 from fastflight.concurrency import Shards
 from fastflight.device import Inventory
 from fastflight.extras import needs
@@ -174,6 +178,29 @@ def open_server(config: Config) -> RunningServer:
         parts.callback(lambda: drain(registry, config.drain_seconds, served.bridges_on_shards(), publishers))
         return RunningServer(location, config.urls, served, collectors, parts.pop_all(), http, member)
     raise AssertionError("ExitStack suppresses no exception")
+
+
+def create_server(
+    location: str = DEFAULT_LOCATION,
+    *,
+    sources: Iterable[Any] = (),
+    devices: Mapping[str, str] | None = None,
+    http: str | None = None,
+) -> RunningServer:
+    """Start a server, which answers until its `close`. It is a context manager; `location` of it has the real port.
+
+    `sources` are `Source` objects, or classes as for `Source.of`. `devices` are URLs by name. `http` is the port of the
+    gateway, perhaps with a host. Raises `RequestError` for a wrong argument, and `TransportError` if an address cannot
+    be listened on. The other settings of a server are options of `fastflight serve`.
+    """
+    return open_server(
+        Config(
+            location=location,
+            devices={name: DeviceTable(url=url) for name, url in (devices or {}).items()},
+            http=None if http is None else http_address(http),
+            sources=sources_of((f"sources[{number}]", source) for number, source in enumerate(sources)),
+        )
+    )
 
 
 def _recording_metrics(recordings: Recordings | DefaultRecordings | None) -> Iterable[Metric]:

@@ -1,4 +1,4 @@
-"""A running server, the edges that it opens, and how it drains."""
+"""A running server, the edges that it opens, whom they let in, and how it drains."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import importlib.util
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 from urllib.parse import urlsplit
@@ -16,14 +17,17 @@ import structlog
 from prometheus_client.metrics_core import Metric
 
 from fastflight.access.action import Action
-from fastflight.app.access import Access
+from fastflight.access.authenticator import Authenticator, Tls
+from fastflight.access.authority import Authority
 from fastflight.app.collecting import Collectors
-from fastflight.app.config import Config
+from fastflight.app.config import AuthTable, Config, TlsTable
+from fastflight.app.key_files import read_pem
 from fastflight.app.served_devices import ServedDevices
+from fastflight.app.token_file import TokenFile
 from fastflight.bridge import Bridge, Ports
 from fastflight.bridge.opening import OPENINGS
 from fastflight.concurrency import Shard, Shards
-from fastflight.errors import TransportError
+from fastflight.errors import RequestError, TransportError
 from fastflight.publish import Publishers
 from fastflight.runtime.metrics import device_labels, family
 from fastflight.runtime.stream_registry import StreamRegistry
@@ -135,6 +139,32 @@ def flight_sql(engine: SqlEngine) -> FlightSql | None:
     except ModuleNotFoundError:  # nor is there another package `google`
         return None
     return FlightSql(engine)
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What each edge of a server needs. Without an `authenticator`, every caller is `ANYBODY`."""
+
+    authority: Authority
+    authenticator: Authenticator | None = None
+    tls: Tls | None = None
+
+
+def access_of(auth: AuthTable | None, tls: TlsTable | None, authority: Authority) -> Access:
+    """Read the files that the settings name. `RequestError` names the one that is missing or wrong."""
+    authenticator = None
+    if auth is not None:
+        try:
+            authenticator = Authenticator(TokenFile(auth.tokens))
+        except RequestError as error:
+            if str(auth.tokens) in error.where:
+                raise
+            where = f"{auth.tokens}: {error.where}" if error.where else str(auth.tokens)
+            raise RequestError(error.what, where=where, hint=error.hint) from error
+    if tls is None:
+        return Access(authority, authenticator)
+    client_ca = None if tls.client_ca is None else read_pem(tls.client_ca)
+    return Access(authority, authenticator, Tls(read_pem(tls.cert), read_pem(tls.key), client_ca))
 
 
 def flight_server(

@@ -189,7 +189,7 @@ class Publisher:
             except Exception as error:  # whatever it is: the next rows must not wait for this one for ever
                 reason = str(error) or type(error).__name__
         refused = rows.num_rows - len(good)
-        log.warning("rows were set aside", device=self._device.name, output=self.label, rows=refused, reason=reason)
+        log.warning("rows were rejected", device=self._device.name, output=self.label, rows=refused, reason=reason)
         self.refused += refused
         return self._output.encode(rows.take(pa.array(good, pa.int64()))) if good else Message(0, None)
 

@@ -6,9 +6,7 @@ import base64
 import json
 import select
 import socket
-import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Any
 
@@ -20,8 +18,6 @@ from tests.support.waiting import until
 
 from .guarded_gateway import SOON, GuardedGateway, guarding
 
-# Who show one ticket at the same time.
-ONRUSH = 8
 EXEC = b'{"code": "print(6 * 7)"}'
 
 
@@ -262,20 +258,3 @@ def test_an_upload_of_one_whose_token_is_good_no_more_breaks_off(monkeypatch: py
             raw.sendall(bytes(1000))
         assert raw.recv(65536).startswith(b"HTTP/1.1 401 ")
         assert guarded.ask("reader", "GET", "/devices/lab-1/files/x.bin").status == 404
-
-
-def test_of_many_who_show_a_ticket_at_once_one_is_let_in(guarded: GuardedGateway) -> None:
-    begin = threading.Barrier(ONRUSH)
-
-    def shown(ticket: str) -> int:
-        begin.wait(SOON)
-        try:
-            with connect(f"{guarded.ws}/ws/fleet?ticket={ticket}"):
-                return 101
-        except InvalidStatus as error:
-            return error.response.status_code
-
-    with ThreadPoolExecutor(ONRUSH) as pool:
-        for _ in range(5):
-            answers = list(pool.map(shown, [guarded.ticket("reader", "fleet")] * ONRUSH))
-            assert sorted(answers) == [101, *[403] * (ONRUSH - 1)]
