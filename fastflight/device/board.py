@@ -34,7 +34,7 @@ from fastflight.protocol import Conversation, Output, RawRepl, Receive, on_silen
 from fastflight.protocol.agent import AgentRepl
 from fastflight.protocol.agent_frames import HELLO, STOP
 from fastflight.protocol.aiorepl import AioRepl
-from fastflight.protocol.raw_repl import CTRL_A, CTRL_B, GRACE_SECONDS, RECOVERY_ATTEMPTS, Splitter, no_prompt
+from fastflight.protocol.raw_repl import CTRL_A, CTRL_B, GRACE_SECONDS, RECOVERY_ATTEMPTS, no_prompt
 from fastflight.service.versions import etag_of
 
 T = TypeVar("T")
@@ -100,8 +100,6 @@ class OpenBoard:
         self.repl = RawRepl(paste)
         self._unread = unread or UnreadInput()
         self._grace = grace
-        # It is being found out whether a program goes on beside requests.
-        self.undecided = False
         # The agent is asked first. Set when it has announced itself.
         self.agent = False
         self._paste = paste
@@ -138,16 +136,6 @@ class OpenBoard:
         """Whether the board stopped answering when it was asked for raw paste, as the WebAssembly port does."""
         hung = self._paste is None and self.repl.paste is False and self._link is None
         return hung and self.repl.splitter is None
-
-    @property
-    def leaves(self) -> int:
-        """How often the raw REPL was left."""
-        return self.repl.leaves
-
-    @property
-    def splitter(self) -> Splitter | None:
-        """How answers are told from the output of a program that goes on; None if no program does."""
-        return self.repl.splitter
 
     def wake(self, *, interrupt: bool) -> Conversation[None]:
         """Enter the raw REPL, so that other conversations can run.
@@ -252,7 +240,7 @@ class OpenBoard:
                 self._use(RawRepl(self._paste))
         elif not isinstance(self.repl, AioRepl):
             raw, aiorepl = self.repl, AioRepl()
-            self.undecided = True
+            aiorepl.undecided = True
             self._use(aiorepl)
             try:
                 running = yield from aiorepl.is_running()
@@ -260,7 +248,7 @@ class OpenBoard:
                 self._use(raw)
                 raise
             finally:
-                self.undecided = False
+                aiorepl.undecided = False
             if not running or interrupt:
                 self._use(raw)
             if running and interrupt:

@@ -138,7 +138,7 @@ class Device:
 
         Of such a program, what it says while a request has the board is not told from the request's traffic.
         """
-        return self._listen_task is not None and not self.trouble and self._board.splitter is None
+        return self._listen_task is not None and not self.trouble and self._board.repl.splitter is None
 
     @property
     def put_out(self) -> int:
@@ -297,7 +297,8 @@ class Device:
         idle = self._line.port is not None
         port = await self._line.aensure_open()
         requests = self._line.tapping.requests
-        requests.begin(self._board)
+        board = self._board
+        requests.begin(lambda: board.repl)
         self._board.agent = self._agent or requests.announced
         try:
             await unbroken(arun(self._board.wake(interrupt=interrupt), port, timeout=self._wake_seconds))
@@ -360,7 +361,7 @@ class Device:
         beside requests: the interrupt would stop that program.
         """
         still_dirty = self._board.dirty and not self._board.hung_by_probe and not isinstance(error, TransportClosed)
-        still_dirty = still_dirty and self._board.splitter is None
+        still_dirty = still_dirty and self._board.repl.splitter is None
         user_code = self._board.runs_user_code
         self._line.port = None
         self._forget()

@@ -95,7 +95,7 @@ class RawRepl:
     beside = "none"
     # Tells the answers to requests from the output of a program that goes on. None: no program does.
     splitter: Splitter | None = None
-    # `OpenBoard` says while it finds out which of them it is.
+    # Whether it is being found out if a program goes on.
     undecided = False
 
     def __init__(self, paste: bool | None = None) -> None:

@@ -19,7 +19,6 @@ import signal
 import subprocess
 from collections.abc import Callable
 from enum import Enum
-from typing import Protocol
 
 from fastflight.concurrency import off_loop
 from fastflight.concurrency.offload import unbroken
@@ -28,6 +27,7 @@ from fastflight.protocol.raw_repl import CTRL_A, FRIENDLY_PROMPT
 from fastflight.protocol.raw_repl import PROMPT as RAW_PROMPT
 from fastflight.transport.descriptor import DescriptorTransport
 from fastflight.transport.loop_port import Port
+from fastflight.transport.terminal import Terminal
 
 SOFT_REBOOT = b"MPY: soft reboot\r\n"
 # The ends of the output of a child that exits by a soft reset. In the raw REPL: the answer to Ctrl-D on an empty line,
@@ -60,7 +60,7 @@ class Reset(Enum):
     RAW = "raw"
 
 
-class Output:
+class ChildOutput:
     """What a child has printed, as far as it tells whether its exit is a soft reset."""
 
     def __init__(self) -> None:
@@ -90,27 +90,6 @@ class Output:
         return Reset.FRIENDLY if has_exited or FRIENDLY_RESET.search(self._tail) else None
 
 
-class Terminal(Protocol):
-    """A terminal with a child at its other end."""
-
-    @property
-    def descriptor(self) -> int:
-        """Our side of the terminal."""
-
-    @property
-    def process(self) -> subprocess.Popen[bytes]:
-        """The child process."""
-
-    def interrupting(self, data: bytes) -> bytes:
-        """Interrupt the child if `data` asks for that and it must be done by a signal. Return the bytes to write."""
-
-    def end(self, patience: float = 0.0) -> int:
-        """Close the terminal and end the child and its group. Return the exit code, negative for a signal. Blocks.
-
-        The child first has `patience` seconds to exit by itself.
-        """
-
-
 class ChildPort(Port):
     """A `Port` to the child of `terminal`. `start` starts another after each soft reset; it blocks."""
 
@@ -119,7 +98,7 @@ class ChildPort(Port):
         self._chunk = WRITE_BYTES
         self._start = start
         self._terminal = terminal
-        self._output = Output()
+        self._output = ChildOutput()
         # While the child is started again: what the new one has printed.
         self._restart: asyncio.Task[None] | None = None
         self._banner: bytearray | None = None
@@ -236,7 +215,7 @@ class ChildPort(Port):
         output = await self._enter_raw() if reset is Reset.RAW else b""
         output += self._banner
         self._banner = None
-        self._output = Output()
+        self._output = ChildOutput()
         self._output.add(output)
         super().data_received(SOFT_REBOOT + output)
 

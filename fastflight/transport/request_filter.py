@@ -22,12 +22,11 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable
-from typing import Protocol
 
 from fastflight.protocol.agent import TrafficSplitter as AgentTraffic
 from fastflight.protocol.agent_frames import ANNOUNCEMENT, MARK, Frame, FrameReader
 from fastflight.protocol.aiorepl import overlap
-from fastflight.protocol.raw_repl import HEADING, PROMPT, Splitter
+from fastflight.protocol.raw_repl import HEADING, PROMPT, RawRepl, Splitter
 from fastflight.transport.chunk_buffer import Direction
 from fastflight.transport.tap import Tap
 
@@ -53,21 +52,6 @@ _MOST_PROMPT_BYTES = 64
 _MOST_ANNOUNCEMENT_BYTES = 64
 
 
-class Repl(Protocol):
-    """What the filter looks at: how often the raw REPL was left, and how answers are told from a program's output."""
-
-    @property
-    def leaves(self) -> int: ...
-
-    @property
-    def splitter(self) -> Splitter | None: ...
-
-    @property
-    def undecided(self) -> bool:
-        """Whether it is being found out if a program goes on."""
-        ...
-
-
 class RequestFilter:
     """Feeds `tap` with the bytes of a line, and marks the bytes that belong to requests.
 
@@ -77,7 +61,8 @@ class RequestFilter:
     def __init__(self, tap: Tap, clock: Callable[[], float] = time.monotonic) -> None:
         self._tap = tap
         self._clock = clock
-        self._repl: Repl | None = None
+        # Returns the REPL that the present request uses. It changes when another one answers.
+        self._find_repl: Callable[[], RawRepl] | None = None
         self._splitter: Splitter | None = None
         # An agent on the board has announced itself. The owner of the line may reset it.
         self.announced = False
@@ -98,10 +83,10 @@ class RequestFilter:
         if self._splitter is None:
             self._splitter = AgentTraffic()
 
-    def begin(self, repl: Repl) -> None:
-        """Call this when a request starts. The request uses the line through `repl`."""
-        self._repl = repl
-        self._leaves = repl.leaves
+    def begin(self, find_repl: Callable[[], RawRepl]) -> None:
+        """Call this when a request starts. `find_repl` returns the REPL through which it uses the line."""
+        self._find_repl = find_repl
+        self._leaves = find_repl().leaves
 
     def end(self) -> None:
         """Call this when the request has ended."""
@@ -110,7 +95,7 @@ class RequestFilter:
             self._talking = False
             if not self._splitter.always:
                 self._leave_deadline = self._clock() + LEAVE_SECONDS
-            self._repl = None
+            self._find_repl = None
             return
         self._check_left()
         if self._talking:
@@ -118,7 +103,11 @@ class RequestFilter:
             self._tap.end_of_request(begins_line=False)
         if self._leave_deadline is None:
             self._release()
-        self._repl = None
+        self._find_repl = None
+
+    @property
+    def _repl(self) -> RawRepl | None:
+        return None if self._find_repl is None else self._find_repl()
 
     def feed(self, direction: Direction, data: bytes) -> None:
         """Pass bytes that crossed the line on to the tap, at once or when it is known whether they are a request's."""

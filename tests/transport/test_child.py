@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from fastflight.errors import TransportClosed
-from fastflight.transport import exec as transport_exec
+from fastflight.transport import terminal
 from fastflight.transport.child import SOFT_REBOOT, ChildPort, describe_exit
 from fastflight.transport.exec import ExecAddress
 from tests.support.waiting import until
@@ -164,7 +164,7 @@ def test_a_death_during_a_restart_is_told(tmp_path: Path, enter: bytes) -> None:
 
 
 def test_what_the_old_process_left_running_reaches_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transport_exec, "GRACE_SECONDS", 0.1)
+    monkeypatch.setattr(terminal, "GRACE_SECONDS", 0.1)
     # What it left begins to talk when it has ended itself: until then the conversation is the process's own.
     leave = "import os, time\nme = os.getpid()\nif os.fork() == 0:\n while os.getppid() == me: time.sleep(0.001)\n"
     leave += " while True: os.write(1, b'late ')\n"
@@ -189,7 +189,7 @@ def test_a_terminal_that_is_held_open_does_not_hide_the_end() -> None:
 
 
 def test_the_whole_group_ends_with_the_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transport_exec, "GRACE_SECONDS", 0.1)
+    monkeypatch.setattr(terminal, "GRACE_SECONDS", 0.1)
     stubborn = "import os, signal, time\nsignal.signal(15, signal.SIG_IGN)\nother = os.fork()\n"
     stubborn += "if other: print(other, os.getpid())\ntime.sleep(60)\n"
     processes: list[int] = []

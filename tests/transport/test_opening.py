@@ -144,7 +144,7 @@ def test_the_simulated_board_that_cannot_start_says_why() -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no terminal to run a command on")
 def test_a_command_that_does_not_want_to_end_holds_up_no_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fastflight.transport.exec.GRACE_SECONDS", 0.1)
+    monkeypatch.setattr("fastflight.transport.terminal.GRACE_SECONDS", 0.1)
 
     async def main() -> None:
         address = parse_url("exec:sh -c 'trap \"\" TERM HUP; echo up; while :; do sleep 1; done'")

@@ -60,7 +60,7 @@ def split(data: bytes, places: list[int]) -> Iterator[bytes]:
 def test_any_split_gives_the_same(first: list[int], second: list[int], before: bytes) -> None:
     line = FilteredLine()
     line.says(b"row 1\r\n")
-    line.requests.begin(line.repl)
+    line.requests.begin(lambda: line.repl)
     line.requests.feed("tx", b"\x01")
     for data in split(before + ENTER + ANSWER, first):
         line.says(data)
@@ -75,7 +75,7 @@ def test_any_split_gives_the_same(first: list[int], second: list[int], before: b
 def test_a_program_that_does_not_stop_is_heard_whole(places: list[int]) -> None:
     said = b"raw\r\n>>> \r\nraw REPL; CTRL-B\r\nMicroPython is here\r\n\r\n\r\n> > >"
     line = FilteredLine()
-    line.requests.begin(line.repl)
+    line.requests.begin(lambda: line.repl)
     line.requests.feed("tx", b"\x01")
     for data in split(said, places):
         line.says(data)
@@ -131,7 +131,7 @@ def test_no_print_is_lost_when_a_request_begins_and_ends_beside_aiorepl(
 
     async def main() -> None:
         for _ in range(2):
-            line.requests.begin(board)
+            line.requests.begin(lambda: board.repl)
             await arun(board.wake(interrupt=False), port)
             assert board.repl.beside == "aiorepl"
             await arun(board.repl.execute(b"0", 1.0), port)
@@ -149,11 +149,11 @@ def test_no_print_is_lost_when_a_request_begins_and_ends_beside_aiorepl(
 
 def test_two_requests_in_a_row_whose_answers_come_together() -> None:
     line = FilteredLine()
-    line.requests.begin(line.repl)
+    line.requests.begin(lambda: line.repl)
     line.says(ENTER + ANSWER)
     line.leave()
     line.requests.end()
-    line.requests.begin(line.repl)
+    line.requests.begin(lambda: line.repl)
     line.says(BANNER + b"row 1\r\n" + ENTER + ANSWER)
     line.leave()
     line.requests.end()
@@ -163,7 +163,7 @@ def test_two_requests_in_a_row_whose_answers_come_together() -> None:
 
 def test_a_prompt_that_does_not_come_back_is_waited_for_no_longer_than_a_second() -> None:
     line = FilteredLine()
-    line.requests.begin(line.repl)
+    line.requests.begin(lambda: line.repl)
     line.says(ENTER)
     line.leave()
     line.requests.end()
@@ -180,7 +180,7 @@ def test_a_line_does_not_go_on_over_a_request() -> None:
     line = FilteredLine()
     for begun, cut in ((b"whole\r\n", ""), (b"half", AFTER_REQUEST)):
         line.says(begun)
-        line.requests.begin(line.repl)
+        line.requests.begin(lambda: line.repl)
         line.says(ENTER)
         line.leave()
         line.requests.end()
@@ -192,7 +192,7 @@ def test_a_line_does_not_go_on_over_a_request() -> None:
 
 def test_after_a_request_that_broke_off_nobody_knows_where_a_line_begins() -> None:
     line = FilteredLine()
-    line.requests.begin(line.repl)
+    line.requests.begin(lambda: line.repl)
     line.says(ENTER + b"OK")
     line.requests.end()
     assert not line.tap.reader().begins_line
@@ -203,7 +203,7 @@ def test_after_a_request_that_broke_off_nobody_knows_where_a_line_begins() -> No
 def test_the_traffic_of_requests_is_counted_and_drops_nothing() -> None:
     line = FilteredLine()
     line.says(b"row\r\n")
-    line.requests.begin(line.repl)
+    line.requests.begin(lambda: line.repl)
     line.says(ENTER)
     for _ in range(100):
         line.requests.feed("tx", b"x" * 100_000)
