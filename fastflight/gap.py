@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any, Self
+
+EPOCH = datetime.fromtimestamp(0, UTC)
 
 
 class Why(StrEnum):
@@ -43,6 +45,8 @@ class Gap:
     # Gaps with the same numbers are equal, although live sessions and recordings may know different times.
     from_time: datetime | None = field(default=None, compare=False)
     to_time: datetime | None = field(default=None, compare=False)
+    # How many bytes the missing rows had; None if it is not known.
+    bytes: int | None = field(default=None, compare=False)
 
     @property
     def rows(self) -> int | None:
@@ -58,6 +62,7 @@ class Gap:
             "first": self.first,
             "last": self.last,
             "rows": self.rows,
+            **({} if self.bytes is None else {"bytes": self.bytes}),
             **({"detail": self.detail} if self.detail else {}),
         }
 
@@ -69,17 +74,23 @@ class Gap:
             raise ValueError("numbers")
         if not isinstance(why, str) or not isinstance(detail, str):
             raise TypeError("text")
-        return cls(first, last, why, detail, *(_time(details.get(key)) for key in ("from", "to")))
+        size = details.get("bytes")
+        if size is not None and not (type(size) is int and 0 <= size < 2**63):
+            raise ValueError("bytes")
+        return cls(first, last, why, detail, _time(details.get("from")), _time(details.get("to")), size)
 
 
 def moment(microseconds: int | None) -> datetime | None:
     """Return a time from microseconds since 1970."""
-    return None if microseconds is None else datetime.fromtimestamp(microseconds / 1e6, UTC)
+    try:
+        return None if microseconds is None else EPOCH + timedelta(microseconds=microseconds)
+    except OverflowError:
+        return None  # of damaged tables
 
 
 def microseconds(time: datetime | None) -> int | None:
     """Return a time in microseconds since 1970."""
-    return None if time is None else round(time.timestamp() * 1e6)
+    return None if time is None else (time - EPOCH) // timedelta(microseconds=1)
 
 
 def _time(text: str | None) -> datetime | None:

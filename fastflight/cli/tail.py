@@ -203,11 +203,12 @@ class GapReporter:
 
 
 def format_gap(gap: Gap) -> str:
-    """Format a gap: why, between which times, and how many rows, as far as it is known."""
+    """Format a gap: why, between which times, and how many rows and bytes, as far as it is known."""
     start, end = (None if time is None else local_date(time) for time in (gap.from_time, gap.to_time))
     span = f"{start} to {end}" if start and end else f"since {start}" if start else f"until {end}" if end else ""
     rows = "" if gap.rows is None else f"{_count(gap.rows, 'row')} ({gap.first} to {gap.last})"
-    return ", ".join(filter(None, (gap.why, span, rows, gap.detail)))
+    size = "" if gap.bytes is None else _count(gap.bytes, "byte")
+    return ", ".join(filter(None, (gap.why, span, rows, size, gap.detail)))
 
 
 def format_missed(missed: tuple[int, int]) -> str:

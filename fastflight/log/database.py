@@ -3,7 +3,8 @@
     logs      a log: its name, the first number that was not deleted, and a lower limit of the next one
     bodies    rows: an Arrow record batch in `data`, or a Parquet file; the crc32 of its bytes
     batches   a run of rows of one log without a hole, and where they are in a body
-    gaps      what a log lacks: the numbers without rows (none if `last` is before `first`), why, and the times
+    gaps      what a log lacks: the numbers without rows (none if `last` is before `first`), why, the times, and the
+              bytes; folders that were made before get that column when they are next written
 
 A body has columns for the log and the number of each row, so a reader finds out if a batch names the wrong place. `log`
 of a body is null if it has the rows of many logs: what all of them appended in one commit. `ordinal` is the order in
@@ -24,6 +25,7 @@ import sqlite3
 import struct
 import threading
 from collections.abc import Iterable, Iterator, Mapping
+from operator import itemgetter
 from typing import Any, NamedTuple
 from zlib import crc32
 
@@ -52,7 +54,7 @@ create table batches (
 create index batches_by_log on batches (log, first);
 create table gaps (
     log integer not null, first integer not null, last integer not null, why text not null, from_time integer,
-    to_time integer
+    to_time integer, bytes integer
 );
 create index gaps_by_log on gaps (log, first);
 """
@@ -63,13 +65,15 @@ NO_CRC = -1
 # Entries that a reader asks for at once.
 PAGE = 512
 
-_ENTRIES = """
-select first, rows, first_time, last_time, body, at, bytes, seal, '' from batches where log = :log and first < :high
+_BATCHES = """
+select first, rows, first_time, last_time, body, at, bytes, seal from batches where log = :log and first < :high
     and first >= coalesce((select max(first) from batches where log = :log and first <= :low), :low)
-union all
-select first, last + 1 - first, from_time, to_time, 0, 0, 0, 0, why from gaps where log = :log and first < :high
-    and first >= coalesce((select max(first) from gaps where log = :log and first <= :low), :low)
 order by 1, 2 limit :limit
+"""
+_GAPS_IN = """
+select * from gaps where log = :log and first < :high
+    and first >= coalesce((select max(first) from gaps where log = :log and first <= :low), :low)
+order by first, last limit :limit
 """
 _STATISTICS = """
 select coalesce(sum(min(rows, first + rows - :first)), 0), coalesce(sum(bytes), 0), min(first_time), max(last_time),
@@ -85,7 +89,7 @@ group by case when body in (select value from json_each(:files)) then body else 
 """
 # The newest gap, and the number of all.
 _NEWEST_GAP = """
-select count(*) over (), first, last, why, '', from_time, to_time from gaps
+select count(*) over (), * from gaps
 where log = :log and last >= :first - 1 and first < :next and why <> 'unused' order by first desc, last desc
 limit 1
 """
@@ -106,7 +110,7 @@ _NUMBERS_OF = "select id from bodies indexed by bodies_by_log where log = ?"
 _BODY_WITH = "select body from batches where log = ? and first + rows > ? order by first limit 1"
 _ENDS = "select log, max(first + rows) from batches where body = ? group by log"
 _GAPS = """
-select gaps.log, first, last, why, from_time, to_time from json_each(?) as wanted join gaps
+select gaps.* from json_each(?) as wanted join gaps
 on gaps.log = json_extract(wanted.value, '$[0]')
     and first between json_extract(wanted.value, '$[1]') and json_extract(wanted.value, '$[2]') order by 1, 2, 3
 """
@@ -122,7 +126,7 @@ _SEAL = struct.Struct("<8q")
 class Entry(NamedTuple):
     """Numbers of a log that have rows, or what is missing and `why`. `at` is the first row in the body.
 
-    The times of what is missing are None if they are not known.
+    The times and the bytes of what is missing are None if they are not known.
     """
 
     first: int
@@ -131,7 +135,7 @@ class Entry(NamedTuple):
     last_time: int
     body: int = 0
     at: int = 0
-    bytes: int = 0
+    bytes: int | None = None
     seal: int = 0
     why: str = ""
 
@@ -246,8 +250,10 @@ class Database:
             connection.execute("begin")
             row = connection.execute("select first from logs where id = ?", (log,)).fetchone()
             asked = {"log": log, "low": low, "high": high, "limit": PAGE}
-            entries = [Entry(*each) for each in connection.execute(_ENTRIES, asked).fetchall()]
+            entries = [Entry(*each) for each in connection.execute(_BATCHES, asked).fetchall()]
+            entries += [_gap_entry(*each) for each in connection.execute(_GAPS_IN, asked).fetchall()]
             connection.execute("commit")
+        entries = sorted(entries, key=itemgetter(0, 1))[:PAGE]
         found = [
             each for each in entries if each.end >= low + bool(each.rows) and (each.why or each.seal == seal(log, each))
         ]
@@ -296,7 +302,7 @@ class Database:
         """Return the gaps of logs, given by number, that begin in a range of numbers, each with its log, in order."""
         with self.reading() as connection:
             found = connection.execute(_GAPS, (json.dumps(list(wanted)),)).fetchall()
-        return [(log, _gap(first, last, why, "", start, stop)) for log, first, last, why, start, stop in found]
+        return [(row[0], _gap(*row)) for row in found]
 
     def files(self, log: int) -> dict[int, str]:
         """Return the names of the files of a log, by the numbers of their bodies."""
@@ -356,8 +362,14 @@ def _unless_damaged(connection: sqlite3.Connection, statement: str, *values: obj
         return None
 
 
-def _gap(first: int, last: int, why: str, detail: str, start: int | None, stop: int | None) -> Gap:
-    return Gap(first, last, why, detail, moment(start), moment(stop))
+def _gap(
+    log: int, first: int, last: int, why: str, start: int | None, stop: int | None, size: int | None = None
+) -> Gap:
+    return Gap(first, last, why, "", moment(start), moment(stop), size)
+
+
+def _gap_entry(log: int, first: int, last: int, why: str, start: int, stop: int, size: int | None = None) -> Entry:
+    return Entry(first, last + 1 - first, start, stop, bytes=size, why=why)
 
 
 def prepare(connection: sqlite3.Connection) -> None:
@@ -370,3 +382,5 @@ def prepare(connection: sqlite3.Connection) -> None:
         connection.executescript(f"begin immediate; {TABLES} pragma user_version = {VERSION}; commit")
     elif version != VERSION:
         raise sqlite3.DatabaseError("another version of the tables")
+    elif "bytes" not in [row[1] for row in connection.execute("pragma table_info(gaps)").fetchall()]:
+        connection.execute("alter table gaps add column bytes integer")

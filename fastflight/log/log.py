@@ -98,7 +98,8 @@ class Log(LogReader):
         if used > end:
             holes.append(Hole(end, used - 1, Why.UNUSED))
         if (gap := rows.gap) is not None:
-            holes.append(Hole(used, start - 1, gap.why, microseconds(gap.from_time), microseconds(gap.to_time)))
+            times = microseconds(gap.from_time), microseconds(gap.to_time)
+            holes.append(Hole(used, start - 1, gap.why, *times, gap.bytes))
         elif start > used:
             holes.append(Hole(used, start - 1, Why.NOT_READ))
         self.assigned_end = start + rows.length

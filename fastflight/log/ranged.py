@@ -33,13 +33,19 @@ class RangeItems:
         return not self._timed or (first_time < self._until and last_time >= self._from)
 
     def hole(
-        self, last: int, why: str, detail: str = "", start: int | None = None, stop: int | None = None
+        self,
+        last: int,
+        why: str,
+        detail: str = "",
+        start: int | None = None,
+        stop: int | None = None,
+        size: int | None = None,
     ) -> Iterator[Gap]:
-        """Report the numbers from the cursor to `last` as missing, between the times `start` and `stop` if known.
+        """Report the numbers from the cursor to `last` as missing, with the times and the bytes as far as known.
 
         A gap may have no numbers: then `last` is before the cursor.
         """
-        hole = Gap(self.cursor, last, why, detail, moment(start), moment(stop))
+        hole = Gap(self.cursor, last, why, detail, moment(start), moment(stop), size)
         self.cursor = last + 1
         if self._timed and start is not None and stop is not None:
             if self.overlap(start, stop):

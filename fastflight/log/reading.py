@@ -140,7 +140,8 @@ class LogReading:
             first, end = max(self._at, entry.first), min(entry.end, stop)
             if entry.why:
                 self._told = self._told if entry.rows else first
-                yield from items.hole(end - 1, entry.why, "", entry.first_time, entry.last_time)
+                size = entry.bytes if (first, end) == (entry.first, entry.end) else None
+                yield from items.hole(end - 1, entry.why, "", entry.first_time, entry.last_time, size)
             elif not is_wanted:
                 items.skip(end)
             elif (rows := (yield from self._rows(entry))) is None:

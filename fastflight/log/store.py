@@ -8,6 +8,7 @@ A folder has one `Store`, which writes; a `StoreReader` can read at the same tim
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import sqlite3
@@ -34,7 +35,7 @@ from fastflight.log.log import Log, NewRows
 from fastflight.log.reading import Content, Gone
 from fastflight.log.reserve import Reserve
 from fastflight.log.retention import Retention, RetentionCheck, end_of_first
-from fastflight.log.ticket import Commit, Ticket
+from fastflight.log.ticket import Commit, Ticket, new_commit
 from fastflight.log.values import LOG_SCHEMA, Columns, StoreStatistics
 from fastflight.log.writer import Append, AssignedRows, Hole, Writer, put_body, put_entries
 
@@ -165,7 +166,7 @@ class Store:
             accepted = [each for each in found if isinstance(each, AssignedRows)]
             if accepted and len(accepted) < len(parts):
                 rows = _accepted(rows, parts, found)
-            commit = self._writer.put(Append(rows, accepted, holes, size)) if accepted else Commit()
+            commit = self._writer.put(Append(rows, accepted, holes, size)) if accepted else new_commit()
         return [
             each if isinstance(each, FastFlightError) else Ticket(each.first, each.first + each.length - 1, commit)
             for each in found
@@ -174,12 +175,12 @@ class Store:
     def wait_for_room(self) -> None:
         """Wait while too much data waits for the disk. Raises `Stopped` if the store is closed."""
         while (busy := self._room()) is not None:
-            busy.wait(None)
+            busy.result()
 
     async def await_room(self) -> None:
         """As `wait_for_room`, on an event loop."""
         while (busy := self._room()) is not None:
-            await busy.await_end()
+            await asyncio.wrap_future(busy)
 
     @property
     def has_room(self) -> bool:

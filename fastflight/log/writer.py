@@ -1,7 +1,7 @@
 """Group commit: one thread writes the appends of all logs of a store, in one transaction for all that wait.
 
-All appends that wait at one moment share one `Commit`: one transaction, one sync, and one wake-up for each event loop,
-whether they come from one board or a thousand. With `sync_ms` 0 the thread writes as soon as an append waits; the
+All appends that wait at one moment share one `Commit`: one transaction and one sync, whether they come from one board
+or a thousand. With `sync_ms` 0 the thread writes as soon as an append waits; the
 appends that arrive during a sync form the next group. Otherwise it writes a group `sync_ms` after its first append, or
 earlier when `EAGER_BYTES` wait. When a group fails, all appends that were numbered after it fail too.
 
@@ -30,7 +30,7 @@ from fastflight.log.bodies import TAIL_SCHEMA, arrays_of, numbers_of
 from fastflight.log.database import Entry, prepare, seal
 from fastflight.log.disk import PROBLEMS, LocalDisk, failure, has_no_room
 from fastflight.log.reserve import Reserve
-from fastflight.log.ticket import Commit
+from fastflight.log.ticket import Commit, new_commit
 from fastflight.log.values import Columns
 
 T = TypeVar("T")
@@ -57,13 +57,17 @@ class LogKey(Protocol):
 
 
 class Hole(NamedTuple):
-    """What is missing before rows: the numbers `first` to `last`, if any, between two times (us UTC) if known."""
+    """What is missing before rows: the numbers `first` to `last`, if any, between two times (us UTC) if known.
+
+    `bytes` is the size of the missing rows, if known.
+    """
 
     first: int
     last: int
     why: str
     from_time: int | None = None
     to_time: int | None = None
+    bytes: int | None = None
 
 
 class AssignedRows(NamedTuple):
@@ -122,7 +126,7 @@ class Writer:
         self._clock = clock
         self._items: list[Append] = []
         # The group that new appends join, and the group that is being written.
-        self._commit = Commit()
+        self._commit = new_commit()
         self._running: Commit | None = None
         # Other work for the thread, each with a future for its result.
         self._jobs: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
@@ -205,7 +209,7 @@ class Writer:
                     if not self._items:
                         return
                     items, self._items = self._items, []
-                    commit, self._commit = self._commit, Commit()
+                    commit, self._commit = self._commit, new_commit()
                     self._running = commit
             if job is not None:
                 _run_job(*job)
@@ -261,7 +265,7 @@ class Writer:
                 later = None
             else:
                 # Appends that were numbered after these rows cannot be stored without them.
-                later, self._commit = self._commit, Commit()
+                later, self._commit = self._commit, new_commit()
                 refused = [*_parts((*items, *self._items))]
                 self.failed += len(refused)
                 if has_no_room(error) and self.full_since is None:
@@ -271,9 +275,9 @@ class Writer:
                 self._items, self.waiting_bytes = [], 0
             self.changed.notify_all()
         make_error = _error_factory(error) if error is not None else None
-        commit.finish(make_error)
+        commit.set_result(make_error)
         if later is not None:
-            later.finish(make_error)
+            later.set_result(make_error)
 
     def _store(self, connection: sqlite3.Connection, items: Sequence[Append]) -> None:
         for log in {part.log.id: part.log for part in _parts(items) if not part.log.durable_end}.values():
@@ -281,7 +285,7 @@ class Writer:
             row = (log.id, log.name, log.first, log.durable_end)
             connection.execute("insert or ignore into logs (id, name, first, next, schema) values (?, ?, ?, ?, 0)", row)
         holes = [(log, *hole) for each in items for log, hole in each.holes]
-        connection.executemany("insert into gaps values (?, ?, ?, ?, ?, ?)", holes)
+        connection.executemany("insert into gaps values (?, ?, ?, ?, ?, ?, ?)", holes)
         for group in _groups(items):
             data = memoryview(_joined(group).serialize())
             body, at, entries = self.new_body(), 0, []

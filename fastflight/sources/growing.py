@@ -9,10 +9,9 @@ from collections.abc import Callable, Generator
 from contextlib import closing
 from dataclasses import replace
 
-from fastflight.gap import Gap, moment
+from fastflight.gap import Gap, microseconds, moment
 from fastflight.log import Extent, LogStatistics, NumberedRows, Range, StoredRows
 from fastflight.log.values import EVERYTHING
-from fastflight.sources.recorded_rows import microseconds
 from fastflight.sources.recording import Readable
 
 

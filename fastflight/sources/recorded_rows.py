@@ -13,7 +13,6 @@ other formats through `SessionRows`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
 
 import numpy as np
 import pyarrow as pa
@@ -66,11 +65,6 @@ def chunks_of(rows: NumberedRows) -> Iterator[Chunk]:
     for seq, (time, way, content, cut) in enumerate(values, rows.first):
         reason = cut or ""
         yield Chunk(seq, time * 1000, way, content, reason.removesuffix(WAITED), waited=reason.endswith(WAITED))
-
-
-def microseconds(time: datetime | None) -> int | None:
-    """Return a time in microseconds since 1970."""
-    return None if time is None else int(pa.scalar(time, TIME).value)
 
 
 class Replay:

@@ -90,6 +90,8 @@ class Recorder:
         self._appended_to = self._stored_to = now
         # Why rows are missing if the next ones do not follow the last.
         self._why = Why.NOT_READ
+        # What the tap has dropped, by the number of the next chunk.
+        self._dropped: dict[int, Gap] = {}
         # Seconds until the next try; 0 while appends succeed.
         self._retry = 0.0
         self._ending = False
@@ -128,7 +130,9 @@ class Recorder:
 
     def _take_all(self) -> list[PendingRows]:
         """Return the rows that have come. They count as appended, and are the next ones to settle."""
-        taken = [self._pending_rows(chunks) for chunks in _runs(self._reader.rest())]
+        items = self._reader.rest()
+        self._dropped = {item.last + 1: item for item in items if isinstance(item, Gap)}
+        taken = [self._pending_rows(chunks) for chunks in _runs(items)]
         self._pending += taken
         return taken
 
@@ -174,7 +178,9 @@ class Recorder:
         gap, first = self._pause(chunk.unread, chunk.seq), max(self._expected, self._start)
         if chunk.seq > first:
             start, why = (gap.from_time, gap.why) if gap is not None else (self._appended_to, self._why)
-            return Gap(first, chunk.seq - 1, why, "", start, _time(chunk.time_ns))
+            dropped = self._dropped.get(chunk.seq)
+            size = dropped.bytes if dropped is not None and dropped.first == first else None
+            return Gap(first, chunk.seq - 1, why, "", start, _time(chunk.time_ns), size)
         return gap if gap is None or gap.to_time else replace(gap, to_time=_time(chunk.time_ns))
 
     def _pause(self, unread: tuple[int | None, int | None] | None, seq: int) -> Gap | None:

@@ -20,12 +20,12 @@ import structlog
 
 from fastflight.concurrency import off_loop
 from fastflight.errors import RequestError, TransportError
-from fastflight.gap import Gap, Why
+from fastflight.gap import Gap, Why, microseconds
 from fastflight.log import Extent, LogStatistics, NumberedRows, Range, StoredRows
 from fastflight.service.requests import Recording
 from fastflight.service.source import AsyncReading, DataSource, Estimate, Lot, Noted, Part, Parts, Reading, Takes
 from fastflight.sources.reading import abegin, begin
-from fastflight.sources.recorded_rows import Replay, chunks_of, microseconds
+from fastflight.sources.recorded_rows import Replay, chunks_of
 from fastflight.sources.session_lines import LINE_CUTS
 from fastflight.tables import LineParser
 

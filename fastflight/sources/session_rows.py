@@ -281,8 +281,8 @@ def schema_of(request: DeviceSession, parser: LineParser | None) -> pa.Schema:
 
 def line_lost(seq: int, reason: str, since_ns: int | None, until_ns: int | None = None) -> Gap:
     """Return the gap before the chunk `seq`: nothing read the line between two times, in ns since 1970."""
-    times = [None if time_ns is None else moment(time_ns // 1000) for time_ns in (since_ns, until_ns)]
-    return Gap(seq, seq - 1, Why.LINE_LOST, reason, *times)
+    since, until = (None if time_ns is None else moment(time_ns // 1000) for time_ns in (since_ns, until_ns))
+    return Gap(seq, seq - 1, Why.LINE_LOST, reason, since, until)
 
 
 def _line_places(lines: list[SessionLine]) -> list[pa.Array]:

@@ -70,7 +70,7 @@ OWN_SCHEMAS = {
 }
 GAPS_SCHEMA = pa.schema(
     [("from_time", TIME), ("to_time", TIME), ("why", pa.string()), ("first", pa.int64()), ("last", pa.int64())]
-    + [("rows", pa.int64())]
+    + [("rows", pa.int64()), ("bytes", pa.int64())]
 )
 
 

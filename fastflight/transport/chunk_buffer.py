@@ -111,9 +111,12 @@ class ChunkBuffer:
 
     def _reader_from(self, start: int, begins_line: bool, counts_missed: bool) -> TapReader:
         """Return a reader that starts with chunk `start`. The caller holds `_lock`."""
-        unread = islice(self._chunks, max(0, start - self._next + len(self._chunks)), None)
-        taken = self._fed - sum(len(chunk.data) + CHUNK_BYTES for chunk in unread)
-        return TapReader(self, start, begins_line, taken, counts_missed)
+        index = start - self._next + len(self._chunks)
+        return TapReader(self, start, begins_line, self._fed_before(index), index >= 0, counts_missed)
+
+    def _fed_before(self, index: int) -> int:
+        """Return the size of all chunks before one of those that are kept. The caller holds `_lock`."""
+        return self._fed - sum(len(chunk.data) + CHUNK_BYTES for chunk in islice(self._chunks, max(0, index), None))
 
     def record_by(self, recorder: TapReader | None) -> None:
         """Set the recorder, or None. The buffer keeps more chunks for it, and lines that can wait keep to its pace."""
@@ -162,24 +165,26 @@ class ChunkBuffer:
         wake_all(waiting)
 
     def _take(
-        self, start: int, wake: Callable[[], object] | None, counts_missed: bool
-    ) -> tuple[list[Chunk | Gap], int, bool]:
+        self, start: int, fed: int | None, wake: Callable[[], object] | None, counts_missed: bool
+    ) -> tuple[list[Chunk | Gap], int, int, bool]:
         """Return chunks from number `start` on, the number to continue with, and whether that is the end.
 
-        If there are none, `wake` is called when there are. With `counts_missed`, a gap is added to `missed`.
+        `fed` is the size of all chunks before `start`, if it is known; the third result is that for the next call. If
+        there are no chunks, `wake` is called when there are. With `counts_missed`, a gap is added to `missed`.
         """
         with self._lock:
             items: list[Chunk | Gap] = []
             kept = self._next - len(self._chunks)
             if start < kept:
-                items.append(Gap(start, kept - 1))
+                size = None if fed is None else self._fed_before(0) - fed - (kept - start) * CHUNK_BYTES
+                items.append(Gap(start, kept - 1, bytes=size))
                 self.missed += (kept - start) * counts_missed
                 start = kept
             items += islice(self._chunks, start - kept, start - kept + LOT_CHUNKS)
             start = min(start + LOT_CHUNKS, self._next)
             if not items and not self._closed and wake is not None:
                 self._waiting.append((self._fed + 1, wake))
-            return items, start, self._closed and start == self._next
+            return items, start, self._fed_before(start - kept), self._closed and start == self._next
 
     def _forget(self, wake: Callable[[], object]) -> None:
         with self._lock:
@@ -209,13 +214,21 @@ class TapReader:
     """
 
     def __init__(
-        self, tap: ChunkBuffer, start: int, begins_line: bool = False, taken: int = 0, counts_missed: bool = True
+        self,
+        tap: ChunkBuffer,
+        start: int,
+        begins_line: bool = False,
+        fed: int = 0,
+        is_kept: bool = True,
+        counts_missed: bool = True,
     ) -> None:
         self._tap = tap
         self._counts_missed = counts_missed
         self._next = start
         # The size of all chunks before its position, as of the last `rest`.
-        self.place = taken
+        self.place = fed
+        # The same, exactly; None if the chunk before which that is was dropped before.
+        self._fed: int | None = fed if is_kept else None
         self.begins_line = begins_line
         self.ended = False
 
@@ -302,7 +315,7 @@ class TapReader:
                 yield item
 
     def _take_some(self, wake: Callable[[], object] | None) -> list[Chunk | Gap]:
-        items, self._next, self.ended = self._tap._take(self._next, wake, self._counts_missed)
+        items, self._next, self._fed, self.ended = self._tap._take(self._next, self._fed, wake, self._counts_missed)
         return items
 
 

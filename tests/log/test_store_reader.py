@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sqlite3
 from pathlib import Path
 
 import pytest
 
 from fastflight.errors import StorageError, UnknownName
-from fastflight.log import Store, StoreReader, compact
+from fastflight.log import Gap, Store, StoreReader, compact
 from tests.log.rows import batch_of, checked, clear, numbers
 
 
@@ -78,3 +79,25 @@ def test_a_folder_is_read_after_its_writer_was_closed(tmp_path: Path) -> None:
     assert numbers(checked("demo", reader.log("demo").read())) == {0, 1, 2}
     reader.close()
     assert {"recordings.db", "writer.lock"} <= set(before)
+
+
+def test_a_folder_whose_gaps_have_no_bytes_is_read_and_written(tmp_path: Path) -> None:
+    with Store(tmp_path, sync_ms=0) as store:
+        store.open("a").append(batch_of("a", 3, 1), first=3, gap=Gap(0, 2, "disk full", bytes=7)).result()
+    connection = sqlite3.connect(tmp_path / "recordings.db")
+    connection.execute("alter table gaps drop column bytes")
+    connection.close()
+
+    def sizes(reader: Store | StoreReader) -> list[int | None]:
+        gaps = [item for item in reader.log("a").read() if isinstance(item, Gap)]
+        newest = reader.log("a").statistics().newest_gap
+        assert newest == gaps[-1] and newest is not None and newest.bytes == gaps[-1].bytes
+        return [gap.bytes for gap in gaps]
+
+    assert sizes(StoreReader(tmp_path)) == [None]
+    with Store(tmp_path, sync_ms=0) as store:
+        assert sizes(store) == [None]
+        log = store.log("a")
+        log.append(batch_of("a", 6, 1), first=6, gap=Gap(4, 5, bytes=9)).result()
+        assert sizes(store) == sizes(StoreReader(tmp_path)) == [None, 9]
+        assert [gap.bytes for gap in store.gaps([(log.id, 4, 9)])[log.id]] == [9]

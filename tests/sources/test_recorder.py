@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastflight.log import NumberedRows, Store
+from fastflight.log import Gap, NumberedRows, Store
 from fastflight.sources import recorder as module
 from fastflight.sources.session_lines import BEGAN, BEGAN_AT_LINE
 from fastflight.transport.chunk_buffer import CHUNK_BYTES, UNTAKEN_TIMES
@@ -63,6 +63,7 @@ def test_what_the_tap_dropped_first_is_missing(tmp_path: Path) -> None:
         rest = range(2, UNTAKEN_TIMES + 2)
         assert told(store.log("demo").read()) == [(0, 1, "not read in time"), *((n, "rx", b"x") for n in rest)]
         assert (recorder.rows, lost(store)) == (UNTAKEN_TIMES, 2)
+        assert [item.bytes for item in store.log("demo").read() if isinstance(item, Gap)] == [2]
 
 
 def test_a_line_that_was_opened_again_is_a_cut(tmp_path: Path) -> None:
@@ -154,6 +155,7 @@ def test_what_the_tap_let_go_of_while_the_disk_was_full_is_missing(tmp_path: Pat
             (0, 2, "disk full"), (3, "rx", b"3"), (4, "rx", b"4")
         ]  # fmt: skip
         assert lost(store) == 3
+        assert [item.bytes for item in store.log("demo").read() if isinstance(item, Gap)] == [3]
 
 
 def test_a_disk_that_stays_full_does_not_keep_the_recorder_from_ending(tmp_path: Path) -> None:
@@ -244,6 +246,7 @@ def test_every_number_is_a_row_or_missing_whatever_happens(steps: list[int | str
             else:
                 assert item.why in ("not read in time", "disk full", "line lost")
                 missing += item.rows or 0
+                assert item.bytes in (None, item.rows)
             numbers += range(item.first, item.last + 1)
         assert numbers == list(range(line.tap.next_seq))
         assert (recorder.rows, lost(store)) == (len(numbers) - missing, missing)

@@ -359,6 +359,21 @@ def test_what_a_recorder_has_not_taken_is_kept_longer_and_not_without_end() -> N
     assert recorder.rest()[0] == Gap(20, 80)
 
 
+def test_a_gap_tells_how_many_bytes_were_dropped_if_its_reader_had_seen_their_beginning() -> None:
+    tap = Tap(kept_bytes=3 * (2 + CHUNK_BYTES))
+    early, taken = tap.reader(), tap.reader()
+    for number in range(5):
+        tap.feed("rx", b"xy")
+        if number == 1:
+            assert len(taken.take(0)) == 2
+    late = tap.reader(seq=1)  # after chunk 1 was dropped
+    for _ in range(5):
+        tap.feed("rx", b"xyz")
+    gaps = [reader.take(0)[0] for reader in (early, taken, late)]
+    assert gaps == [Gap(0, 7), Gap(2, 7), Gap(1, 7)]
+    assert [gap.bytes for gap in gaps if isinstance(gap, Gap)] == [5 * 2 + 3 * 3, 3 * 2 + 3 * 3, None]
+
+
 def test_all_traffic_is_copied_only_while_somebody_holds_its_tap() -> None:
     tap = ticking()
     whole = tap.whole()

@@ -98,7 +98,7 @@ export function ago(ms) {
 export function describeGap(gap) {
   const [from, to] = [gap.from, gap.to].map((time) => time && new Date(time).toLocaleTimeString());
   const span = from || to ? `${from ?? "?"} to ${to ?? "now"}: ` : "";
-  return `${span}${gap.why}${gap.rows ? `, ${gap.rows} rows` : ""}${gap.detail ? ` (${gap.detail})` : ""}`;
+  return `${span}${gap.why}${gap.rows ? `, ${gap.rows} rows` : ""}${gap.bytes == null ? "" : `, ${gap.bytes} bytes`}${gap.detail ? ` (${gap.detail})` : ""}`;
 }
 
 // Set text of an element. Content from devices is only ever set like this, never as HTML.
