@@ -6,6 +6,7 @@ import pytest
 
 from fastflight.errors import RequestError
 from fastflight.tables import LineParser
+from fastflight.tables.recognition import recognise
 
 
 def test_rows_say_which_line_they_came_from() -> None:
@@ -36,3 +37,12 @@ def test_names_that_need_quotes() -> None:
 def test_a_schema_that_cannot_be() -> None:
     with pytest.raises(RequestError):
         LineParser("csv", {"a": "list<int64>"})
+
+
+def test_dictionaries_as_python_prints_them_are_recognised() -> None:
+    lines = [f"{{'t': {n}, 'celsius': 20.{n}, 'ok': True, 'note': None}}\r\n".encode() for n in range(5)]
+    found = recognise([b"hello, it's me\r\n", *lines])
+    assert found is not None and found.format == "jsonl"
+    parsed = found.parser().parse(lines)
+    assert parsed.rows.to_pylist()[3] == {"t": 3, "celsius": 20.3, "ok": True, "note": None}
+    assert not parsed.refused
