@@ -13,8 +13,7 @@ from typing import TypeVar
 from fastflight.access.action import Action, Body, Result
 from fastflight.access.identity import ANYBODY, NOBODY, Identity, unproven
 from fastflight.errors import AccessError, RequestError, UnknownName, nearest
-from fastflight.service.requests import Doing, FleetFile, Recording, Request, SourceRequest, Sql, Verb
-from fastflight.service.versions import Conditional
+from fastflight.service.requests import Conditional, Doing, FleetFile, Recording, Request, SourceRequest, Sql, Verb
 from fastflight.service.wire import shortened
 
 R = TypeVar("R", bound=Request)

@@ -24,7 +24,7 @@ from fastflight.service.choices import (
     RecordedAs,
     SessionFormat,
 )
-from fastflight.service.versions import Conditional
+from fastflight.service.versions import MAX_CONDITION_CHARACTERS, matches, version_conflict
 
 
 class Verb(StrEnum):
@@ -198,6 +198,31 @@ class FileRequest(TextKeys, Request):
 
 # The keys that say how a text file is written.
 TEXT_KEYS = tuple(key for key in TextKeys.model_fields if key != "schema_")
+
+
+Tags = Annotated[str | None, Field(min_length=1, max_length=MAX_CONDITION_CHARACTERS)]
+
+
+class Conditional(BaseModel):
+    """The keys of requests that change a file only in some version.
+
+    With `if_match`, the file must exist, and its entity tag must be in this list; with `if_none_match`, it must not.
+    `*` matches every file. The board is asked under the lease under which the file is changed.
+    """
+
+    if_match: Tags = None
+    if_none_match: Tags = None
+
+    @property
+    def conditional(self) -> bool:
+        return self.if_match is not None or self.if_none_match is not None
+
+    def check_version(self, etag: str | None) -> None:
+        """Raise `VersionConflict` if a condition does not hold; `etag` as `OpenBoard.version` returns it."""
+        if self.if_match is not None and (etag is None or not matches(self.if_match, etag)):
+            raise version_conflict("if_match")
+        if self.if_none_match is not None and etag is not None and matches(self.if_none_match, etag, weak=True):
+            raise version_conflict("if_none_match")
 
 
 class DeviceFile(Conditional, FileRequest):

@@ -16,8 +16,7 @@ from fastflight.access.action import Action, Body, EmptyBody
 from fastflight.access.identity import Identity
 from fastflight.device import Inventory, Session
 from fastflight.errors import DeviceError, RequestError
-from fastflight.service.requests import MAX_CODE_CHARACTERS, MAX_OFFSET, DeviceName, DevicePath, Verb
-from fastflight.service.versions import Conditional
+from fastflight.service.requests import MAX_CODE_CHARACTERS, MAX_OFFSET, Conditional, DeviceName, DevicePath, Verb
 from fastflight.sources.device_tree import is_leftover
 from fastflight.transport.url import scheme_of
 
