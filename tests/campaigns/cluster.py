@@ -11,20 +11,16 @@ cluster was not whole again. `clustering.stage` has the set-up, `clustering.faul
 from __future__ import annotations
 
 import argparse
-import json
 import random
-import sys
-import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from fastflight.errors import FastFlightError
-from fastflight_benchmark import ending
+from tests.campaigns import engine
 from tests.campaigns.clustering.compacting import damage_found, parts_made
-from tests.campaigns.clustering.faults import FAULTS, Striking, ready, stops_same
+from tests.campaigns.clustering.faults import FAULTS, ready, stops_same
 from tests.campaigns.clustering.stage import SERVERS, ClusterStage
 from tests.campaigns.clustering.work import Auditor, Follower, Work, Writer, final_flaws
 
@@ -59,21 +55,15 @@ class ClusterOutcome:
         return not self.flaws and not self.complaints and self.rows > 0 and self.written_bytes > 0
 
 
-def campaign(
-    stage: ClusterStage,
-    faults: int,
-    seed: int,
-    progress: Callable[[str], object] = print,
-    seconds: float = float("inf"),
-) -> ClusterOutcome:
+def campaign(stage: ClusterStage, faults: int, seed: int, seconds: float = float("inf")) -> ClusterOutcome:
     """Inject `faults` faults, none after `seconds`. The same seed draws the same faults."""
     outcome = ClusterOutcome()
     chance = random.Random(seed)
     kinds = [kind for kind in FAULTS if stage.disks or not kind.startswith("disk")]
-    auditors = [Auditor(stage, name, random.Random(f"{seed} {name}")) for name in stage.boards]
-    works: list[Work] = [*auditors]
-    for kind in (Writer, Follower):
-        works += [kind(stage, name, random.Random(f"{seed} {kind.name} {name}")) for name in stage.boards]
+    auditors = [Auditor(stage, name, seed) for name in stage.boards]
+    works: list[Work] = [*auditors, *(kind(stage, name, seed) for kind in (Writer, Follower) for name in stage.boards)]
+    for work in works:
+        work.start()
     began = time.monotonic()
     deadline = began + seconds
     try:
@@ -82,8 +72,7 @@ def campaign(
             bag = [chance.choice(kinds)]
             if chance.random() < SECOND_FAULT:
                 bag.append(chance.choice(kinds))
-            striking = _strike(stage, bag, chance)
-            for each in striking:
+            for each in (striking := _strike(stage, bag, chance)):
                 each.join()
                 outcome.faults[each.kind] += 1
                 outcome.flaws += [each.flaw] if each.flaw else []
@@ -92,18 +81,18 @@ def campaign(
             outcome.acknowledging += len(bag) if rows > before else 0
             count = sum(outcome.faults.values())
             struck = "; ".join(f"{each.what} ({each.seconds:.1f} s)" for each in striking)
-            progress(f"{count}: {struck}; {rows} rows acknowledged")
+            engine.say(f"{count}: {struck}; {rows} rows acknowledged")
             if count // SETTLE_AFTER != (count - len(bag)) // SETTLE_AFTER or count >= faults:
                 _settle(stage, outcome)
     except KeyboardInterrupt:
-        progress("ended early")
+        engine.say("ended early")
     finally:
         for work in works:
-            work.end()
+            work.leave()
         for work in works:
-            work.join()
+            work.settle()
             outcome.flaws += work.flaws
-            outcome.ended[work.name] = outcome.ended.get(work.name, Counter()) + work.ended
+            outcome.ended[work.kind] = outcome.ended.get(work.kind, Counter()) + work.ended
     for auditor in auditors:
         outcome.flaws += _final(stage, auditor)
         outcome.rows += auditor.acknowledged
@@ -120,15 +109,12 @@ def campaign(
     return outcome
 
 
-def _strike(stage: ClusterStage, kinds: list[str], chance: random.Random) -> list[Striking]:
-    """Begin the faults, the second one a moment after the first. Not two that stop or start the same program."""
-    striking: list[Striking] = []
-    for kind in kinds:
-        each = Striking(stage, kind, random.Random(chance.random()), time.sleep)
-        striking.append(each)
-        if each is not striking[0]:
-            continue
-        if len(kinds) > 1 and stops_same(*kinds):
+def _strike(stage: ClusterStage, kinds: list[str], chance: random.Random) -> list[engine.Strike[ClusterStage]]:
+    """Begin the faults, all at once. Not two that stop or start the same program."""
+    striking = [engine.Strike(stage, kind, FAULTS[kind], chance) for kind in kinds]
+    for each in striking:
+        each.start()
+        if stops_same(*kinds):
             each.join()
     return striking
 
@@ -156,66 +142,18 @@ def _final(stage: ClusterStage, auditor: Auditor) -> list[str]:
         time.sleep(1)
 
 
-def summary(outcome: ClusterOutcome) -> str:
-    return (
-        f"{sum(outcome.faults.values())} faults, {outcome.acknowledging} of them while rows were acknowledged: "
-        f"{outcome.rows} rows acknowledged, {outcome.written_bytes} bytes written to boards by {outcome.owners} "
-        f"connections; {len(outcome.flaws)} flaws, "
-        f"{len(outcome.complaints)} complaints in logs"
-    )
-
-
-def table(outcome: ClusterOutcome) -> str:
-    """Return the outcome as the table of docs/reliability.md."""
-    ended = {
-        name: f"{counts['whole']:,} whole, {counts.total() - counts['whole']:,} with a typed error"
-        for name, counts in outcome.ended.items()
-    }
-    rows = [
-        *((f"fault: {kind}", f"{count}") for kind, count in sorted(outcome.faults.items())),
-        ("faults in all", f"{outcome.faults.total()}"),
-        ("while rows were acknowledged", f"{outcome.acknowledging}"),
-        ("rows acknowledged", f"{outcome.rows:,}"),
-        ("parts that rows were compacted to meanwhile", f"{outcome.parts}"),
-        ("bytes written to boards", f"{outcome.written_bytes:,}, over {outcome.owners} connections"),
-        *((f"streams of the {name}s", text) for name, text in ended.items()),
-        ("rows lost or there twice, overlaps of owners, other flaws", f"{len(outcome.flaws)}"),
-        ("unexpected errors in logs", f"{len(outcome.complaints)}"),
-        ("longest time until the cluster was whole", f"{outcome.slowest_recovery:.1f} s"),
-        ("time for all of it", f"{outcome.seconds / 60:.0f} minutes"),
-    ]
-    return "\n".join(["| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in rows)])
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--faults", type=int, default=20)
-    parser.add_argument("--boards", type=int, default=BOARDS)
-    parser.add_argument("--minutes", type=float, default=float("inf"), help="no fault begins after so many")
-    parser.add_argument("--seed", type=int, default=None, help="default: a new one, which is printed")
-    parser.add_argument("--output", type=Path, default=None, help="write the outcome as JSON")
-    arguments = parser.parse_args()
-    seed = random.SystemRandom().randrange(2**32) if arguments.seed is None else arguments.seed
-    print(f"seed {seed}", flush=True)
-    with tempfile.TemporaryDirectory(prefix="fastflight-cluster-") as folder:
-        with ClusterStage(Path(folder), arguments.boards) as stage:
-            if stage.missing:
-                print(f"no disk is filled: {stage.missing}")
-            outcome = campaign(
-                stage, arguments.faults, seed, lambda text: print(text, flush=True), 60 * arguments.minutes
-            )
-    for flaw in outcome.flaws + outcome.complaints:
-        print(f"flaw: {flaw[:1000]}")
-    print(json.dumps({"ended": outcome.ended}, indent=1))
-    print(table(outcome))
-    print(summary(outcome))
-    if arguments.output is not None:
-        # Not `asdict`, which makes counters of pairs.
-        found = {each.name: getattr(outcome, each.name) for each in fields(outcome)}
-        arguments.output.write_text(json.dumps({"seed": seed, **found}, indent=1) + "\n", encoding="utf-8")
-    return 0 if outcome.clean else 1
+def run(folder: Path, asked: argparse.Namespace) -> ClusterOutcome:
+    with ClusterStage(folder, asked.boards) as stage:
+        if stage.missing:
+            engine.say(f"no disk is filled: {stage.missing}")
+        return campaign(stage, asked.faults, asked.seed, 60 * asked.minutes)
 
 
 if __name__ == "__main__":
-    ending.like_ctrl_c()
-    sys.exit(main())
+    engine.command(
+        __doc__,
+        run,
+        engine.option("--faults", 20),
+        engine.option("--boards", BOARDS),
+        engine.option("--minutes", float("inf"), "no fault begins after so many"),
+    )

@@ -13,18 +13,17 @@ between its two files. Exit code 1: a line is missing, comes twice or was never 
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
 import random
 import socket
 import subprocess
 import sys
-import tempfile
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
+
+from fastflight_benchmark.simulated import SimulatedBoard
+from tests.campaigns import engine
 
 PROGRAM = """\
 import asyncio, os
@@ -92,31 +91,18 @@ class Bench:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port: int = probe.getsockname()[1]
-        self.board = self._start_board()
-
-    def _start_board(self) -> subprocess.Popen[bytes]:
-        arguments = ["--listen", f"127.0.0.1:{self.port}", "--files", str(self.files), "--telemetry", "0"]
-        board = subprocess.Popen([sys.executable, "-m", "fastflight.simulator", *arguments], stdout=subprocess.PIPE)
-        assert board.stdout is not None
-        board.stdout.readline()
-        return board
+        self.board = SimulatedBoard(self.files, place=("--listen", f"127.0.0.1:{self.port}"))
+        self.board.start()
 
     def kill_board(self) -> None:
-        self.close()
-        self.board = self._start_board()
-
-    def close(self) -> None:
-        self.board.kill()
-        self.board.wait()
-        if self.board.stdout is not None:
-            self.board.stdout.close()
+        self.board.stop()
+        self.board.start()
 
     def command(self) -> subprocess.Popen[bytes]:
         url = f"socket://127.0.0.1:{self.port}"
         arguments = ["collect", ":/log.csv", "--to", str(self.stored), "--device", url, "--agent"]
-        return subprocess.Popen(
-            [sys.executable, "-m", "fastflight", *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
-        )
+        command = [sys.executable, "-W", "ignore", "-m", "fastflight", *arguments]
+        return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
 
     def collect(self) -> None:
         """Collect the log without a kill."""
@@ -128,7 +114,7 @@ class Bench:
         raise RuntimeError(f"the last collection failed: {said}")
 
 
-def run(folder: Path, kills: int, seed: int) -> CollectOutcome:
+def campaign(folder: Path, kills: int, seed: int) -> CollectOutcome:
     """Kill each side so often, collect once more, and check what was stored."""
     chance, outcome = random.Random(seed), CollectOutcome()
     bench = Bench(folder)
@@ -150,7 +136,7 @@ def run(folder: Path, kills: int, seed: int) -> CollectOutcome:
         bench.collect()
         outcome.collections += 1
     finally:
-        bench.close()
+        bench.board.stop()
     check(bench, outcome)
     return outcome
 
@@ -170,21 +156,10 @@ def check(bench: Bench, outcome: CollectOutcome) -> None:
     outcome.unwritten = len(extra) - outcome.between_files
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m tests.campaigns.collect", description=__doc__.partition("\n")[0])
-    parser.add_argument("--kills", type=int, default=200, help="of each side")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--output", type=Path, help="a JSON file for the outcome")
-    chosen = parser.parse_args()
-    os.environ["PYTHONWARNINGS"] = "ignore"
-    with tempfile.TemporaryDirectory() as folder:
-        outcome = run(Path(folder), chosen.kills, chosen.seed)
-    text = json.dumps(asdict(outcome), indent=2)
-    print(text)
-    if chosen.output is not None:
-        chosen.output.write_text(text)
-    sys.exit(0 if outcome.clean else 1)
-
-
 if __name__ == "__main__":
-    main()
+    engine.command(
+        __doc__,
+        lambda folder, asked: campaign(folder, asked.kills, asked.seed),
+        engine.option("--kills", 200, "of each side"),
+        seed=1,
+    )

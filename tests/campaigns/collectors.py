@@ -20,16 +20,12 @@ stored and not yet removed from the board. Exit code 1: a line is missing, or co
 
 from __future__ import annotations
 
-import argparse
 import itertools
-import json
 import shutil
-import sys
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
@@ -38,6 +34,7 @@ from fastflight.client.board import Board
 from fastflight.client.collection import Collection
 from fastflight.client.collector import ADOPT_SECONDS
 from fastflight.errors import TransportClosed
+from tests.campaigns import engine
 
 LOG = "/log.csv"
 # Lines that the program appends between two runs.
@@ -208,21 +205,7 @@ def run(folder: Path, every: int = 1, aftermaths: tuple[str, ...] = AFTERMATHS) 
     return outcome
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m tests.campaigns.collectors", description=__doc__.partition("\n")[0]
-    )
-    parser.add_argument("--every", type=int, default=1, help="only each so many steps")
-    parser.add_argument("--output", type=Path, help="a JSON file for the outcome")
-    chosen = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        outcome = run(Path(folder), chosen.every)
-    text = json.dumps(asdict(outcome), indent=2)
-    print(text)
-    if chosen.output is not None:
-        chosen.output.write_text(text)
-    sys.exit(0 if outcome.clean else 1)
-
-
 if __name__ == "__main__":
-    main()
+    engine.command(
+        __doc__, lambda folder, asked: run(folder, asked.every), engine.option("--every", 1, "only each so many steps")
+    )

@@ -13,24 +13,18 @@ A killed process loses nothing that its system calls have stored, so this does n
 from __future__ import annotations
 
 import random
-import subprocess
-import sys
-import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from fastflight.app.local_board import PluggedBoard
 from fastflight.cli.deployment import Deployment, Health
 from fastflight.errors import FastFlightError
-
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+from fastflight_benchmark.simulated import SimulatedBoard
+from tests.campaigns import engine
 
 PARTS = ("part1", "part2", "part3")
 MAIN = """\
@@ -46,6 +40,19 @@ SECONDS = 30.0
 STEPS = ("stage", "attempt", "accept", "complete")
 
 
+@dataclass(slots=True)
+class DeployOutcome:
+    """How many deployments ended in each step, and which starts or deployments were wrong."""
+
+    steps: Counter[str] = field(default_factory=Counter)
+    starts: int = 0
+    wrong: list[str] = field(default_factory=list)
+
+    @property
+    def clean(self) -> bool:
+        return not self.wrong and any(self.steps[step] for step in STEPS)
+
+
 def write_program(folder: Path, version: int) -> None:
     """Write the program with this version number."""
     (folder / "main.py").write_text(MAIN.format(version=version, parts=", ".join(PARTS)))
@@ -53,39 +60,17 @@ def write_program(folder: Path, version: int) -> None:
         (folder / f"{part}.py").write_text(f"V = {version}\n" + f"# {part}\n" * 20)
 
 
-class PoweredBoard:
-    """A board whose files are in `folder`. It can be switched on and off."""
+class PoweredBoard(SimulatedBoard):
+    """A board with this program and a log of its starts. The context switches it on."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self._log = folder / "boots.log"
+    @property
+    def _log(self) -> Path:
+        return self.folder / "boots.log"
 
-    @contextmanager
-    def on(self) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
-        """Switch it on for the block. Return its port and its process."""
-        command = [
-            sys.executable,
-            "-m",
-            "fastflight.simulator",
-            "--pty",
-            "--telemetry",
-            "0",
-            "--files",
-            str(self.folder),
-        ]
-        board = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
-        assert board.stdout is not None
-        try:
-            yield board.stdout.readline().decode().strip(), board
-        finally:
-            board.kill()
-            board.wait()
-            board.stdout.close()
-
-    def start(self) -> list[str]:
+    def boot(self) -> list[str]:
         """Switch it on until its program has started, and off. Return the numbers that the program wrote."""
         before = self.starts()
-        with self.on():
+        with self:
             deadline = time.monotonic() + SECONDS
             while len(now := self.starts()) == len(before) and time.monotonic() < deadline:
                 time.sleep(0.01)
@@ -107,15 +92,15 @@ class PoweredBoard:
 def deployed(board: PoweredBoard, program: Path, cut_after: float | None) -> tuple[str, bool, float]:
     """Deploy, and cut the power after so many seconds. Return the last step, whether it was cut, and the time taken."""
     step, began = STEPS[0], time.monotonic()
-    with board.on() as (port, process):
+    with board:
         was_cut = threading.Event()
 
         def switch_off() -> None:
             was_cut.set()
-            process.kill()
+            board.stop()
 
         cut = threading.Timer(SECONDS if cut_after is None else cut_after, switch_off)
-        with closing(PluggedBoard(port)) as plugged:
+        with closing(PluggedBoard(board.path)) as plugged:
             deployment, target = Deployment(program, ()), plugged.board(interrupt=True)
             target.info()
             began = time.monotonic()
@@ -135,9 +120,9 @@ def deployed(board: PoweredBoard, program: Path, cut_after: float | None) -> tup
         return step, was_cut.is_set(), time.monotonic() - began
 
 
-def campaign(folder: Path, cuts: int, seed: int) -> tuple[Counter[str], list[str]]:
-    """Deploy `cuts` versions, each with a cut. Return how many ended in each step, and what was wrong."""
-    chance, counted, wrong = random.Random(seed), Counter[str](), []
+def campaign(folder: Path, cuts: int, seed: int) -> DeployOutcome:
+    """Deploy `cuts` versions, each with a cut."""
+    chance, outcome = random.Random(seed), DeployOutcome()
     program = folder / "program"
     board = PoweredBoard(folder / "board")
     for each in (program, board.folder):
@@ -152,32 +137,25 @@ def campaign(folder: Path, cuts: int, seed: int) -> tuple[Counter[str], list[str
         if not was_cut:
             takes = seconds
         if version > 1:
-            counted[step if was_cut else "not cut"] += 1
+            outcome.steps[step if was_cut else "not cut"] += 1
         if not was_cut and (step, board.accepted()) != (STEPS[3], str(version)):
-            wrong.append(f"version {version}, without a cut: ended in {step}")
+            outcome.wrong.append(f"version {version}, without a cut: ended in {step}")
         for start in ("first", "second"):
             after = board.accepted()
             allowed = {before, str(version)} if start == "first" else {after}
-            numbers = board.start()
+            numbers = board.boot()
+            outcome.starts += 1
             if len(set(numbers)) != 1 or len(numbers) != 4 or numbers[0] not in allowed:
-                wrong.append(f"version {version}, cut in {step}: the {start} start ran {numbers}, not {allowed}")
-    return counted, wrong
-
-
-@app.command()
-def main(
-    cuts: Annotated[int, typer.Option(min=1, metavar="N", help="How many deployments are cut.")] = 200,
-    seed: Annotated[int, typer.Option(metavar="N", help="Decides the moment of each cut.")] = 1,
-) -> None:
-    """Cut the power of a board while a new version is deployed."""
-    with tempfile.TemporaryDirectory(prefix="fastflight-deploy-") as folder:
-        counted, wrong = campaign(Path(folder), cuts, seed)
-    for step in (*STEPS, "not cut"):
-        print(f"{step:9} {counted[step]:4}")
-    print(*wrong, sep="\n")
-    print(f"{len(wrong)} wrong starts of {2 * (cuts + 1)}")
-    raise typer.Exit(bool(wrong) or not any(counted[step] for step in STEPS))
+                outcome.wrong.append(
+                    f"version {version}, cut in {step}: the {start} start ran {numbers}, not {allowed}"
+                )
+    return outcome
 
 
 if __name__ == "__main__":
-    app()
+    engine.command(
+        __doc__,
+        lambda folder, asked: campaign(folder, asked.cuts, asked.seed),
+        engine.option("--cuts", 200, "how many deployments are cut"),
+        seed=1,
+    )

@@ -15,14 +15,15 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
+from pathlib import Path
 
 from fastflight.app.cluster_demo import TELEMETRY, DemoCluster, DemoServer, demo_cluster
 from fastflight.client import FastFlightClient
+from tests.campaigns import engine
 
 LIMIT_SECONDS = 6.0
 BOARDS = 6
@@ -39,6 +40,18 @@ class Failover:
     followed: float
     missed: int
     problem: str
+
+
+@dataclass(slots=True)
+class FailoverOutcome:
+    """All runs. `seconds` has the median and the longest, until another owner and until the next line."""
+
+    runs: list[Failover] = field(default_factory=list)
+    seconds: dict[str, tuple[float, float]] = field(default_factory=dict)
+
+    @property
+    def clean(self) -> bool:
+        return not any(run.problem or max(run.owned, run.followed) >= LIMIT_SECONDS for run in self.runs)
 
 
 def fail_over(cluster: DemoCluster, board: str) -> Failover:
@@ -85,24 +98,20 @@ def _until_owned(cluster: DemoCluster, server: DemoServer, board: str, before: s
     return time.monotonic()
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
-    parser.add_argument("--runs", type=int, default=10, metavar="N", help="how many times an owner is killed")
-    chosen = parser.parse_args()
-    runs: list[Failover] = []
+def campaign(folder: Path, asked: argparse.Namespace) -> FailoverOutcome:
+    outcome = FailoverOutcome()
     with demo_cluster(BOARDS) as cluster:
-        for number in range(chosen.runs):
-            runs.append(fail_over(cluster, cluster.boards[number % BOARDS]))
-            print(runs[-1], flush=True)
+        for number in range(asked.runs):
+            outcome.runs.append(fail_over(cluster, cluster.boards[number % BOARDS]))
+            engine.say(str(outcome.runs[-1]))
             for each in [each for each in cluster.servers.values() if each.process.poll() is not None]:
                 cluster.start_server(each.name)
             cluster.wait_settled()
-    for name, seconds in (("owned", [run.owned for run in runs]), ("followed", [run.followed for run in runs])):
-        print(f"{name}: median {statistics.median(seconds):.2f} s, longest {max(seconds):.2f} s")
-    bad = [run for run in runs if run.problem or max(run.owned, run.followed) >= LIMIT_SECONDS]
-    print(f"{len(runs)} kills, {len(bad)} bad")
-    sys.exit(bool(bad))
+    for name in ("owned", "followed"):
+        seconds = [getattr(run, name) for run in outcome.runs]
+        outcome.seconds[name] = round(statistics.median(seconds), 2), round(max(seconds), 2)
+    return outcome
 
 
 if __name__ == "__main__":
-    main()
+    engine.command(__doc__, campaign, engine.option("--runs", 10, "how many times an owner is killed"))

@@ -17,28 +17,24 @@ Exit code 1: one of these did not hold, or nothing was missing.
 
 from __future__ import annotations
 
-import argparse
 import random
 import re
 import socket
-import subprocess
-import sys
-import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
 from fastflight import FastFlightClient
 from fastflight.client.answers import Recorded
-from fastflight.errors import TransportError
 from fastflight.gap import Gap
-from fastflight_benchmark import ending
+from tests.campaigns import engine
+from tests.campaigns.faulting.program import Program
 from tests.support.small_disk import SmallDisk
-from tests.support.targets import TargetMissing
 from tests.support.waiting import until
 
 FLEET = """
@@ -56,9 +52,7 @@ FAULT_SECONDS = 2.0
 # Between the printing of a line and its reading by the server, on a busy machine.
 TOLERANCE_SECONDS = 2.0
 DISK_BYTES = 16 * 1024 * 1024
-FAULTS = ("kill", "cut", "stop", "fill")
-# A server that does not listen after so long, on a busy machine, never will; an answer takes no longer either.
-START_SECONDS = CALL_SECONDS = 60.0
+CALL_SECONDS = 60.0
 # The longest that a server records before it is killed.
 LIFE_SECONDS = 0.5
 # The share of kills after which the next server is killed while it starts.
@@ -73,13 +67,13 @@ class GapOutcome:
     there later. `disordered` counts lines whose number is not above that of the line before.
     """
 
-    rounds: dict[str, int] = field(default_factory=dict)
+    rounds: Counter[str] = field(default_factory=Counter)
     acknowledged: int = 0
     lost: int = 0
     printed: int = 0
     missing: int = 0
     disordered: int = 0
-    gaps: dict[str, int] = field(default_factory=dict)
+    gaps: Counter[str] = field(default_factory=Counter)
     unexplained: list[int] = field(default_factory=list)
 
     @property
@@ -129,35 +123,35 @@ class Printer:
             line.close()
 
 
-class RecordedServer:
-    """The server of the campaign; it is started, killed and asked here."""
+class Stage:
+    """A recording server, its board and its disk, while the context lasts. Counts the rows that a kill has lost."""
 
-    def __init__(self, fleet: Path) -> None:
-        self._command = [sys.executable, "-m", "fastflight", "serve", "--server", "grpc://127.0.0.1:0", "--fleet"]
-        self._command.append(str(fleet))
-        self.start()
+    def __init__(self, folder: Path, chance: random.Random, *, small_disk: bool) -> None:
+        self.board = Printer()
+        self.lost = 0
+        self._chance = chance
+        self._stack = ExitStack()
+        self._stack.callback(self.board.close)
+        with self._stack:
+            self.disk = self._stack.enter_context(SmallDisk(folder / "disk", DISK_BYTES)) if small_disk else None
+            fleet = folder / "fleet.toml"
+            fleet.write_text(FLEET.format(folder=(folder / "disk" / "kept").as_posix(), port=self.board.port))
+            arguments = ["serve", "--server", "grpc://127.0.0.1:0", "--fleet", str(fleet)]
+            self._server = Program("server", arguments, [r"listening on (\S+);"], folder / "server.log")
+            self._start()
+            self._stack.callback(self.kill)
+            self.records()
+            self._stack = self._stack.pop_all()
 
-    def start(self, killed_after: float | None = None) -> None:
-        """Start it; with `killed_after`, first one that is killed after so many seconds, whether it listens or not."""
-        if killed_after is not None:
-            self._spawn()
-            time.sleep(killed_after)
-            self._end()
-        self._spawn()
-        self.client = FastFlightClient(_listening(self._process), timeout=CALL_SECONDS)
+    def close(self) -> None:
+        self._stack.close()
+
+    def _start(self) -> None:
+        self.client = FastFlightClient(self._server.start()[0], timeout=CALL_SECONDS)
 
     def kill(self) -> None:
         self.client.close()
-        self._end()
-
-    def _spawn(self) -> None:
-        self._process = subprocess.Popen(self._command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-
-    def _end(self) -> None:
-        self._process.kill()
-        self._process.wait()
-        assert self._process.stdout is not None
-        self._process.stdout.close()
+        self._server.kill()
 
     def reported(self) -> Recorded:
         """Return what the server reports of its recording."""
@@ -169,81 +163,71 @@ class RecordedServer:
         rows = self.reported().rows
         until(lambda: (now := self.reported()).rows > rows and now.state == "recording")
 
-    def lacks(self, before: Recorded) -> int:
-        """Return how many of the rows are not there that were reported `before`: later ones have higher numbers."""
+    def check(self, before: Recorded) -> None:
+        """Count the rows that were reported `before` and are not there: later ones have higher numbers."""
         with self.client.recording("board", to_seq=before.next_seq - 1) as rows:
-            found: int = sum(batch.num_rows for batch in rows)
-        return before.rows - found
+            self.lost += before.rows - sum(batch.num_rows for batch in rows)
+
+    def kill_and_restart(self) -> None:
+        """Kill the server after a moment, sometimes another one while it starts, and check the reported rows."""
+        deadline = time.monotonic() + self._chance.uniform(0, LIFE_SECONDS)
+        reported = self.reported()
+        while time.monotonic() < deadline:
+            reported = self.reported()
+        self.kill()
+        if self._chance.random() < EARLY:
+            self._server.spawn()
+            time.sleep(self._chance.uniform(0, FAULT_SECONDS))
+            self._server.kill()
+        self._start()
+        self.check(reported)
+
+    def cut(self, is_cut: bool) -> None:
+        self.board.is_cut = is_cut
+
+    def fill_disk(self) -> None:
+        assert self.disk is not None
+        self.disk.fill()
+        until(lambda: self.reported().state != "recording")
+
+    def empty_disk(self) -> None:
+        assert self.disk is not None
+        self.disk.empty()
 
 
-def _listening(server: subprocess.Popen[str]) -> str:
-    """Return where it listens. `TransportError` if it does not."""
-    assert server.stdout is not None
-    patience = threading.Timer(START_SECONDS, server.kill)
-    patience.daemon = True  # as the board's
-    patience.start()
-    try:
-        said = server.stdout.readline()
-    finally:
-        patience.cancel()
-        patience.join()
-    if (location := re.search(r"grpc://127.0.0.1:\d+", said)) is None:
-        raise TransportError("the server did not start", where="campaign")
-    return location[0]
+LASTING = (0.0, FAULT_SECONDS)
+FAULTS: dict[str, engine.Fault[Stage]] = {
+    "kill": engine.Fault(("server",), lambda stage, _: stage.kill_and_restart()),
+    "cut": engine.Fault(("line",), lambda stage, _: stage.cut(True), lambda stage, _: stage.cut(False), LASTING),
+    "stop": engine.Fault(
+        ("board",),
+        lambda stage, board: stage.client.stop_recording(board),
+        lambda stage, board: stage.client.start_recording(board),
+        LASTING,
+    ),
+    "fill": engine.Fault(("disk",), lambda stage, _: stage.fill_disk(), lambda stage, _: stage.empty_disk(), LASTING),
+}
 
 
-def campaign(folder: Path, faults: Sequence[str], chance: random.Random) -> GapOutcome:
-    """Carry out these faults in turn, each for a random time, and compare what was printed and what is recorded."""
-    outcome = GapOutcome()
-    with ExitStack() as parts:
-        board = Printer()
-        parts.callback(board.close)
-        disk = parts.enter_context(SmallDisk(folder / "disk", DISK_BYTES)) if "fill" in faults else None
-        fleet = folder / "fleet.toml"
-        fleet.write_text(FLEET.format(folder=(folder / "disk" / "kept").as_posix(), port=board.port))
-        server = RecordedServer(fleet)
-        parts.callback(lambda: server.kill())
-        server.records()
-        for fault in faults:
-            seconds = chance.uniform(0, FAULT_SECONDS)
-            if fault == "kill":
-                deadline = time.monotonic() + chance.uniform(0, LIFE_SECONDS)
-                reported = server.reported()
-                while time.monotonic() < deadline:
-                    reported = server.reported()
-                server.kill()
-                server.start(seconds if chance.random() < EARLY else None)
-                outcome.lost += server.lacks(reported)
-            else:
-                _carry_out(fault, seconds, server, board, disk)
-            server.records()
-            outcome.rounds[fault] = outcome.rounds.get(fault, 0) + 1
-        server.client.stop_recording("board")
-        reported = server.reported()
+def campaign(folder: Path, kinds: Sequence[str], rounds: int, seed: int) -> GapOutcome:
+    """Carry out faults of these kinds one after another, and compare what was printed and what is recorded."""
+    outcome, chance = GapOutcome(), random.Random(seed)
+    faults = [chance.choice(kinds) for _ in range(rounds)]
+    with closing(Stage(folder, chance, small_disk="fill" in faults)) as stage:
+        for kind in faults:
+            engine.Strike(stage, kind, FAULTS[kind], chance).carry_out()
+            stage.records()
+            outcome.rounds[kind] += 1
+        stage.client.stop_recording("board")
+        reported = stage.reported()
         outcome.acknowledged = reported.rows
-        outcome.lost += server.lacks(reported)
-        with server.client.recording("board") as rows:
+        stage.check(reported)
+        outcome.lost = stage.lost
+        with stage.client.recording("board") as rows:
             found = [row for batch in rows for row in batch.to_pylist()]
             text = b"".join(row["data"] for row in found if row["direction"] == "rx")
-            compare(board.times, text, rows.gaps, outcome)
+            compare(stage.board.times, text, rows.gaps, outcome)
     return outcome
-
-
-def _carry_out(fault: str, seconds: float, server: RecordedServer, board: Printer, disk: SmallDisk | None) -> None:
-    if fault == "cut":
-        board.is_cut = True
-        time.sleep(seconds)
-        board.is_cut = False
-    elif fault == "stop":
-        server.client.stop_recording("board")
-        time.sleep(seconds)
-        server.client.start_recording("board")
-    else:
-        assert disk is not None
-        disk.fill()
-        until(lambda: server.client.recordings()[0].state != "recording")
-        time.sleep(seconds)
-        disk.empty()
 
 
 def compare(times: Sequence[float], text: bytes, gaps: Sequence[Gap], outcome: GapOutcome) -> None:
@@ -255,8 +239,7 @@ def compare(times: Sequence[float], text: bytes, gaps: Sequence[Gap], outcome: G
     missing = [number for number in range(first, last) if number not in recorded]
     spans = [(gap.from_time.timestamp(), gap.to_time.timestamp()) for gap in gaps if gap.from_time and gap.to_time]
     outcome.printed, outcome.missing = last - first, len(missing)
-    for gap in gaps:
-        outcome.gaps[gap.why] = outcome.gaps.get(gap.why, 0) + 1
+    outcome.gaps = Counter(gap.why for gap in gaps)
     outcome.unexplained = [
         number
         for number in missing
@@ -264,26 +247,10 @@ def compare(times: Sequence[float], text: bytes, gaps: Sequence[Gap], outcome: G
     ]
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description="Check that all that is missing from a recording lies in a gap")
-    parser.add_argument("--rounds", type=int, default=25)
-    parser.add_argument("--fault", choices=FAULTS, action="append", help="repeatable; default: all")
-    parser.add_argument("--seed", type=int, default=None, help="default: a new one, which is printed")
-    arguments = parser.parse_args()
-    seed = random.SystemRandom().randrange(2**32) if arguments.seed is None else arguments.seed
-    chance = random.Random(seed)
-    print(f"seed {seed}", flush=True)
-    faults = [chance.choice(arguments.fault or FAULTS) for _ in range(arguments.rounds)]
-    try:
-        with tempfile.TemporaryDirectory() as folder:
-            outcome = campaign(Path(folder), faults, chance)
-    except TargetMissing as error:
-        print(error)
-        return 1
-    print(outcome)
-    return 0 if outcome.clean else 1
-
-
 if __name__ == "__main__":
-    ending.like_ctrl_c()
-    sys.exit(main())
+    engine.command(
+        __doc__,
+        lambda folder, asked: campaign(folder, asked.fault or list(FAULTS), asked.rounds, asked.seed),
+        engine.option("--rounds", 25),
+        engine.option("--fault", None, "repeatable; default: all", choices=FAULTS, action="append"),
+    )

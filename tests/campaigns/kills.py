@@ -11,18 +11,13 @@ itself or acknowledged nothing before it was killed.
 
 from __future__ import annotations
 
-import argparse
-import json
 import multiprocessing
 import os
 import random
 import signal
 import struct
-import sys
-import tempfile
 import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -30,7 +25,7 @@ from typing import Any
 import pyarrow as pa
 
 from fastflight.log import LOG_SCHEMA, Gap, NumberedRows, Range, Retention, Store, Ticket, compact
-from fastflight_benchmark import ending
+from tests.campaigns import engine
 
 LOGS = ("a", "b", "c")
 # Short groups and small files: many sweeps and compactions in the short life of a process.
@@ -105,7 +100,7 @@ def record(folder: str, seed: int, acknowledge: Connection) -> None:
                 compact(store, file_bytes=FILE_BYTES, least=LEAST_COMMITS)
 
 
-def campaign(folder: Path, runs: int, seed: int, progress: Callable[[KillOutcome], None]) -> KillOutcome:
+def campaign(folder: Path, runs: int, seed: int) -> KillOutcome:
     """Kill `runs` processes that record to `folder`, and check after each."""
     chance = random.Random(seed)
     method = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
@@ -144,7 +139,8 @@ def campaign(folder: Path, runs: int, seed: int, progress: Callable[[KillOutcome
         # What an earlier process had appended and not acknowledged is in `before`, and is not counted.
         outcome.acknowledged += sum(outcome.following[name] - before[name] for name in LOGS)
         check(folder, outcome, {name: max(seq - LOOKED_AT_AGAIN, 0) for name, seq in before.items()})
-        progress(outcome)
+        if outcome.runs % 50 == 0 or not outcome.clean:
+            engine.say(str(outcome))
     check(folder, outcome, dict.fromkeys(LOGS, 0))
     return outcome
 
@@ -189,36 +185,10 @@ def wrong(name: str, rows: NumberedRows) -> int:
     )
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description="Kill a recording process at random points, and check what is left")
-    parser.add_argument("--runs", type=int, default=20)
-    parser.add_argument("--seed", type=int, default=None, help="default: a new one, which is printed")
-    parser.add_argument("--folder", type=Path, default=None, help="default: a temporary one, removed at the end")
-    parser.add_argument("--output", type=Path, default=None, help="write the outcome as JSON")
-    arguments = parser.parse_args()
-    seed = random.SystemRandom().randrange(2**32) if arguments.seed is None else arguments.seed
-    print(f"seed {seed}")
-
-    def progress(outcome: KillOutcome) -> None:
-        if outcome.runs % 50 == 0 or outcome.runs == arguments.runs or not outcome.clean:
-            print(summary(outcome), flush=True)
-
-    with tempfile.TemporaryDirectory() as temporary:
-        outcome = campaign(arguments.folder or Path(temporary), arguments.runs, seed, progress)
-    print(summary(outcome))
-    if arguments.output is not None:
-        arguments.output.write_text(json.dumps({"seed": seed, **asdict(outcome)}, indent=1) + "\n", encoding="utf-8")
-    return 0 if outcome.clean else 1
-
-
-def summary(outcome: KillOutcome) -> str:
-    return (
-        f"{outcome.runs} kills, {outcome.missed} missed: {outcome.acknowledged} rows acknowledged, "
-        f"{outcome.lost} lost, {outcome.wrong} wrong of {outcome.read} read; "
-        f"opened again within {outcome.restart_seconds:.3f} s"
-    )
-
-
 if __name__ == "__main__":
-    ending.like_ctrl_c()
-    sys.exit(main())
+    engine.command(
+        __doc__,
+        lambda folder, asked: campaign(asked.folder or folder, asked.runs, asked.seed),
+        engine.option("--runs", 20),
+        engine.option("--folder", None, "default: a temporary one, removed at the end", type=Path),
+    )

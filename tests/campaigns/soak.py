@@ -17,32 +17,31 @@ a run early, and judges it.
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import json
-import random
-import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import pandas as pd
-import typer
 
 from fastflight.app.nats_servers import free_ports
 from fastflight.client import FastFlightClient
 from fastflight.transport.chunk_buffer import CHUNK_BYTES, KEPT_BYTES
-from fastflight_benchmark import ending, machine
+from fastflight_benchmark import machine
 from fastflight_benchmark.loading.recorded import Replayed, replayed
 from fastflight_benchmark.printing import printing
 from fastflight_benchmark.printing_boards import Options
 from fastflight_benchmark.result import RESULTS
 from fastflight_benchmark.spawned import spawned
+from tests.campaigns import engine
 from tests.campaigns.soaking.sampling import FLAT_MB_PER_HOUR, Sample, Sampling, Slope, slope
-from tests.campaigns.soaking.visitors import Coming, VisitOutcome
+from tests.campaigns.soaking.visitors import Client, VisitOutcome
 from tests.campaigns.soaking.visits import FILE, VISITS, Place, lines
 
 # One in so many boards is one that can do more than print.
@@ -60,6 +59,8 @@ SPARE_DESCRIPTORS = 8
 INTERVAL_SECONDS, MOST_SAMPLES = 2.0, 5000
 # Fewer say nothing: of samples, and of visits of a kind.
 LEAST_SAMPLES = LEAST_VISITS = 20
+# What is shown of what should not be.
+MAX_SHOWN = 20
 SAID = {True: "held       ", False: "FAILED     ", None: "cannot tell"}
 
 
@@ -107,13 +108,11 @@ class Soaked:
         }
 
 
-def soak(seconds: float, boards: int, clients: int, seed: int, interval: float, *, tides: bool = False) -> Soaked:
+def soak(folder: Path, asked: argparse.Namespace, seconds: float) -> Soaked:
     """Run a soak. `Soaked.verdicts` judges it."""
-    chance = random.Random(seed)
-    full = max(1, boards // PRINTING_PER_BOARD)
+    full = max(1, asked.boards // PRINTING_PER_BOARD)
     with contextlib.ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fastflight-soak-")))
-        fleet = stack.enter_context(printing(Options(boards - full, rows_per_second=ROWS_PER_SECOND)))
+        fleet = stack.enter_context(printing(Options(asked.boards - full, rows_per_second=ROWS_PER_SECOND)))
         devices = {f"board-{number}": url for number, url in enumerate(fleet.urls)}
         devices |= {f"sim-{number}": "sim:?telemetry=10" for number in range(full)}
         (folder / "fleet.toml").write_text(
@@ -133,28 +132,34 @@ def soak(seconds: float, boards: int, clients: int, seed: int, interval: float, 
         http = f"http://127.0.0.1:{port}"
         printing_ones, boards_with_files = names[: len(fleet.urls)], names[len(fleet.urls) :]
         place = Place(server.location, http, printing_ones, boards_with_files, file, lines(http, "sim-0"))
-        coming = Coming(place, clients, seed, tides=tides)
-        sampling = Sampling(server.pid, server.location, kept_in, interval)
+        visitors = [Client(place, number, asked.seed, tides=asked.tides) for number in range(asked.clients)]
+        sampling = Sampling(server.pid, server.location, kept_in, max(INTERVAL_SECONDS, seconds / MOST_SAMPLES))
         # What begins with the first of its kind (a board's line, a pool) is there from then on.
         for name in place.boards:
             with FastFlightClient(server.location) as client:
                 client.ls(name)
         for kind in VISITS:
-            coming.visit(kind, chance, "soak-first")
+            visitors[0].once(partial(visitors[0].visit, kind))
         start = _rested(sampling, None)
         with sampling:
-            coming.start()
+            for visitor in visitors:
+                visitor.start()
             try:
                 lasted = _lasted(seconds)
             finally:
-                coming.stop()
+                for visitor in visitors:
+                    visitor.leave()
+                outcome = VisitOutcome()
+                for visitor in visitors:
+                    visitor.settle()
+                    outcome.add(visitor)
             samples = list(sampling.samples)
         end = _rested(sampling, start)
         printed = fleet.stop()
         kept = replayed(server.location, printed)
     rows = sum(board.rows for board in printed)
     judged = warmed(samples, warm_up_of(samples) or TAPS_FULL_SECONDS)
-    return Soaked(coming.outcome, kept, rows, start, end, slope(judged), samples, lasted)
+    return Soaked(outcome, kept, rows, start, end, slope(judged), samples, lasted)
 
 
 def warm_up_of(samples: Sequence[Sample]) -> float | None:
@@ -179,7 +184,7 @@ def _lasted(seconds: float) -> float:
         time.sleep(seconds)
     except KeyboardInterrupt:
         seconds = round(time.monotonic() - began, 1)
-        typer.echo(f"ended after {seconds} s: clients leave, and what there was is judged")
+        engine.say(f"ended after {seconds} s: clients leave, and what there was is judged")
     return seconds
 
 
@@ -203,58 +208,48 @@ def _held(sample: Sample) -> tuple[int, int, int]:
     return sample.descriptors, sample.threads, sample.tasks
 
 
-def main(
-    hours: Annotated[float, typer.Option(min=0, help="How long, in hours.")] = 0.0,
-    minutes: Annotated[float, typer.Option(min=0, help="How long, in minutes, beside the hours.")] = 10.0,
-    boards: Annotated[int, typer.Option(min=2, help="Boards, one in ten of them with files.")] = 100,
-    clients: Annotated[int, typer.Option(min=1, help="Clients at a time.")] = 50,
-    seed: Annotated[int, typer.Option(help="Of what clients do.")] = 1,
-    tides: Annotated[
-        bool, typer.Option("--tides", help="Half of the time only a quarter of the clients come.")
-    ] = False,
-    path: Annotated[Path | None, typer.Option("--output", help="The CSV; the verdicts lie beside.")] = None,
-) -> None:
-    """Soak a server, and print whether everything held."""
-    seconds = (hours * 60 + (0 if hours and minutes == 10.0 else minutes)) * 60
-    path = path or RESULTS / f"soak-{datetime.now():%Y%m%d-%H%M%S}.csv"
+def campaign(folder: Path, asked: argparse.Namespace) -> engine.Verdict:
+    """Soak a server, and report whether everything held."""
+    seconds = (asked.hours * 60 + (0 if asked.hours and asked.minutes == 10.0 else asked.minutes)) * 60
+    path = asked.output or RESULTS / f"soak-{datetime.now():%Y%m%d-%H%M%S}.csv"
     path.parent.mkdir(parents=True, exist_ok=True)
-    typer.echo(f"{boards} boards, {clients} clients, {seconds:.0f} s")
-    found = soak(seconds, boards, clients, seed, max(INTERVAL_SECONDS, seconds / MOST_SAMPLES), tides=tides)
+    engine.say(f"{asked.boards} boards, {asked.clients} clients, {seconds:.0f} s")
+    found = soak(folder, asked, seconds)
     verdicts = found.verdicts()
     frame = pd.DataFrame([asdict(each) for each in found.samples])
     stolen = float(frame["stolen"].mean()) if found.samples else 0.0
     description: dict[str, Any] = {
         "suite": "soak",
         "seconds": found.seconds,
-        "boards": boards,
-        "clients": clients,
-        "seed": seed,
-        "tides": tides,
+        **{name: getattr(asked, name) for name in ("boards", "clients", "seed", "tides")},
         "flat_mb_per_hour": FLAT_MB_PER_HOUR,
         "stolen_percent": stolen,
-        "slope": asdict(found.slope),
-        "start": asdict(found.start),
-        "end": asdict(found.end),
-        "visits": dict(found.outcome.visits),
-        "rows": dict(found.outcome.rows),
-        "errors": dict(found.outcome.errors),
-        "untyped": found.outcome.untyped,
+        **{name: asdict(getattr(found, name)) for name in ("slope", "start", "end")},
+        **{name: getattr(found.outcome, name) for name in ("visits", "rows", "errors", "untyped")},
         "verdicts": verdicts,
         "machine": machine.describe(),
     }
     frame.to_csv(path, index=False, float_format="%.6g")
     path.with_suffix(".json").write_text(json.dumps(description, indent=2) + "\n", encoding="utf-8")
-    typer.echo(f"{found.outcome.visits.total()} visits: {dict(found.outcome.visits)}")
+    engine.say(f"{found.outcome.visits.total()} visits: {dict(found.outcome.visits)}")
     for text, held in verdicts.items():
-        typer.echo(f"{SAID[held]}  {text}")
-    for text in found.outcome.untyped:
-        typer.echo(f"             {text}")
+        engine.say(f"{SAID[held]}  {text}")
+    for text in found.outcome.untyped[:MAX_SHOWN]:
+        engine.say(f"             {text}")
     if stolen:
-        typer.echo(f"             the host gave {stolen:.1f} % of the processors' time to others")
-    typer.echo(f"{machine.in_one_line(description['machine'])}\n{path}")
-    sys.exit(1 if False in verdicts.values() else 0)
+        engine.say(f"             the host gave {stolen:.1f} % of the processors' time to others")
+    engine.say(f"{machine.in_one_line(description['machine'])}\n{path}")
+    return engine.Verdict(False not in verdicts.values())
 
 
 if __name__ == "__main__":
-    ending.like_ctrl_c()
-    typer.run(main)
+    engine.command(
+        __doc__,
+        campaign,
+        engine.option("--hours", 0.0, "how long, in hours"),
+        engine.option("--minutes", 10.0, "how long, in minutes, beside the hours"),
+        engine.option("--boards", 100, "boards, one in ten of them with files"),
+        engine.option("--clients", 50, "clients at a time"),
+        engine.option("--tides", False, "half of the time only a quarter of the clients come", action="store_true"),
+        seed=1,
+    )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import random
+import threading
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,11 +13,12 @@ from typing import cast
 import pyarrow as pa
 import pytest
 
+from fastflight.errors import FastFlightError, RequestError, TransportClosed
 from fastflight.gap import Gap
 from fastflight.log import Store
-from tests.campaigns import collect, kills
+from tests.campaigns import collect, engine, kills
 from tests.campaigns.clustering.boards import CountingBoard
-from tests.campaigns.clustering.work import Auditor
+from tests.campaigns.clustering.work import Auditor, Work
 from tests.campaigns.faulting.talker import Kept, flaw
 from tests.campaigns.gaps import GapOutcome, compare
 from tests.campaigns.kills import LOGS, batch_of
@@ -42,6 +45,61 @@ def test_lines_that_were_collected_twice_or_never(tmp_path: Path) -> None:
     outcome = collect.CollectOutcome()
     collect.check(cast(collect.Bench, SimpleNamespace(stored=tmp_path / "stored", files=tmp_path)), outcome)
     assert (outcome.lost, outcome.twice, outcome.clean) == (1, 1, False)
+
+
+@pytest.mark.parametrize(("clean", "code"), [(True, 0), (False, 1)])
+def test_a_command_fails_if_its_outcome_is_not_clean(
+    clean: bool, code: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(engine.ending, "like_ctrl_c", lambda: None)
+    monkeypatch.setattr("sys.argv", ["campaign", "--seed", "7", "--output", str(tmp_path / "out.json")])
+    outcome = collect.CollectOutcome(lines=1, lost=0 if clean else 1)
+    with pytest.raises(SystemExit) as ended:
+        engine.command("A campaign.", lambda folder, asked: outcome)
+    assert ended.value.code == code
+    assert json.loads((tmp_path / "out.json").read_text())["seed"] == 7
+
+
+def test_only_documented_errors_may_end_work() -> None:
+    errors = iter([TransportClosed("gone"), FastFlightError("not foreseen"), ValueError("odd"), RequestError("bad")])
+
+    def work() -> None:
+        raise next(errors)
+
+    worker = Work.__new__(Work)
+    engine.Worker.__init__(worker, "reader", work, lambda: 0.0)
+    for _ in range(4):
+        worker.once()
+    worker.once(lambda: None)
+    assert worker.ended == {TransportClosed.code: 1, "": 3, "whole": 1}
+    assert [text for flaw in worker.flaws for text in ("not foreseen", "odd", "bad") if text in flaw] == [
+        "not foreseen", "odd", "bad",
+    ]  # fmt: skip
+
+
+def test_work_that_hangs_is_a_flaw() -> None:
+    began, over = threading.Event(), threading.Event()
+    worker = engine.Worker("reader", lambda: (began.set(), over.wait()), lambda: 0.0)
+    worker.hung_seconds = 0.0
+    worker.start()
+    began.wait()
+    worker.leave()
+    worker.settle()
+    assert worker.flaws == ["reader never ended"]
+    over.set()
+    worker.join()
+
+
+def test_a_fault_that_is_not_mended_is_a_flaw() -> None:
+    def begin(stage: list[str], target: str) -> None:
+        stage.append(f"begin {target}")
+        raise AssertionError("exit code 1")
+
+    stage: list[str] = []
+    fault = engine.Fault(("alpha",), begin, lambda stage, target: stage.append(f"mend {target}"))
+    strike = engine.Strike(stage, "stop", fault, random.Random(1))
+    strike.run()
+    assert (stage, strike.flaw) == (["begin alpha", "mend alpha"], "stop: alpha: exit code 1")
 
 
 def lines(boot: int, first: int, last: int) -> bytes:

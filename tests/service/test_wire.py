@@ -25,13 +25,14 @@ from fastflight.service.wire import MAX_SHOWN_CHARACTERS
 from tests.support.function_source import FunctionSource
 from tests.support.refusals import refused
 
+CATALOG = Catalog()
+for each in (DeviceFile, DeviceTree, DeviceListing, DeviceExec, DeviceSession, Mock):
+    CATALOG.add(FunctionSource(each))
 
-@pytest.fixture(scope="module")
+
+@pytest.fixture
 def catalog() -> Catalog:
-    catalog = Catalog()
-    for request in (DeviceFile, DeviceTree, DeviceListing, DeviceExec, DeviceSession, Mock):
-        catalog.add(FunctionSource(request))
-    return catalog
+    return CATALOG
 
 
 @pytest.mark.parametrize(
@@ -136,16 +137,18 @@ values = st.recursive(
 
 
 @given(
-    kind=st.sampled_from(["mock", "device.file"]), key=st.sampled_from([*DeviceFile.model_fields, "x"]), value=values
+    kind=st.sampled_from([source.request.type for source in CATALOG]),
+    key=st.sampled_from(sorted({"x", *(key for source in CATALOG for key in source.request.model_fields)})),
+    value=values,
 )
-def test_any_value_is_taken_or_refused_by_name(catalog: Catalog, kind: str, key: str, value: object) -> None:
+def test_any_value_is_taken_or_refused_by_name(kind: str, key: str, value: object) -> None:
     ticket = json.dumps({"device": "d", "path": "p", "type": kind, key: value}).encode()
     try:
-        request = decode(ticket, catalog)
+        request = decode(ticket, CATALOG)
     except RequestError as error:
         assert error.where
     else:
-        assert decode(encode(request), catalog) == request
+        assert decode(encode(request), CATALOG) == request
 
 
 def test_a_path_descriptor_is_a_file_with_defaults() -> None:

@@ -70,21 +70,21 @@ def cut(data: bytes, size: int) -> list[bytes]:
     return [data[start : start + size] for start in range(0, len(data), size)]
 
 
+def read_split(data: bytes, format_: str, cuts: Sequence[int] = (), **layout: Any) -> ReadOutcome:
+    """Read a file whole, in pieces that end at `cuts`, byte by byte and in sevens, which must not differ."""
+    made = Layout(format_, **layout)
+    whole = read_whole(made, [data])
+    ends = sorted({min(cut_, len(data)) for cut_ in cuts})
+    drawn = [data[a:b] for a, b in zip([0, *ends], [*ends, len(data)], strict=True)]
+    sizes = (1, 7) if len(data) < 20_000 else (4093,)
+    for pieces in [drawn, *(cut(data, size) for size in sizes)]:
+        assert read_whole(made, pieces) == whole
+    return whole
+
+
 @pytest.fixture(scope="session")
 def read() -> Callable[..., ReadOutcome]:
-    """`read(data, "csv", ...)`: whole, byte by byte and in sevens, which must not differ."""
-
-    def run(data: bytes, format_: str, cuts: Sequence[int] = (), **layout: Any) -> ReadOutcome:
-        made = Layout(format_, **layout)
-        whole = read_whole(made, [data])
-        ends = sorted({min(cut_, len(data)) for cut_ in cuts})
-        drawn = [data[a:b] for a, b in zip([0, *ends], [*ends, len(data)], strict=True)]
-        sizes = (1, 7) if len(data) < 20_000 else (4093,)
-        for pieces in [drawn, *(cut(data, size) for size in sizes)]:
-            assert read_whole(made, pieces) == whole
-        return whole
-
-    return run
+    return read_split
 
 
 @pytest.fixture(scope="session")

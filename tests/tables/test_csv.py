@@ -15,6 +15,8 @@ from fastflight.tables.rows import MAX_ROW_BYTES
 from fastflight.tables.text import SAMPLE_BYTES
 from tests.support.refusals import refused
 
+from .conftest import read_split
+
 SCHEMA = {"id": "int64", "name": "string"}
 
 
@@ -216,8 +218,8 @@ TYPES = st.sampled_from(["int64", "double", "string", "bool", "timestamp[us]", "
     st.sampled_from(["skip", "fail"]),
 )
 @example(b'a,b,c\n"1"\r\n,,"', [], None, "skip")
-def test_any_split_gives_the_same(read: Any, data: bytes, cuts: list[int], types: Any, on_error: str) -> None:
-    read(data, "csv", cuts, schema=types and dict(zip("ab", types, strict=True)), on_error=on_error)
+def test_any_split_gives_the_same(data: bytes, cuts: list[int], types: Any, on_error: str) -> None:
+    read_split(data, "csv", cuts, schema=types and dict(zip("ab", types, strict=True)), on_error=on_error)
 
 
 @settings(max_examples=150, deadline=None)

@@ -1,241 +1,137 @@
-"""The faults of the campaign `cluster`: each strikes, lasts, and is mended as an operator would, or by itself."""
+"""The faults of the campaign `cluster`. Each is mended as an operator would do it, or ends by itself."""
 
 from __future__ import annotations
 
-import contextlib
-import random
 import signal
-import threading
-import time
-from collections.abc import Callable, Iterator
 
-from fastflight.errors import FastFlightError
-from tests.campaigns.clustering.stage import NODES, SERVERS, ClusterStage
+from tests.campaigns.clustering.stage import LINKS, NODES, SERVERS, ClusterStage
+from tests.campaigns.engine import Fault
+from tests.support.chaos import ChaosProxy
 from tests.support.waiting import until
 
-# Some faults outlast a lease, and most do not.
-LEAST_SECONDS, MOST_SECONDS = 0.3, 5.0
+# How long a fault lasts: some outlast a lease, and most do not. What is killed may be started again at once.
+LASTING, DOWN = (0.3, 5.0), (0.0, 5.0)
 CLOCK_STEPS = (-86_400, -5, 5, 86_400)
 # Each byte of a slow link waits so long.
 SLOW = ("delay:out@0=0.02", "delay:back@0=0.02", "throttle:out@0=100000")
+SILENT = ("silence:out@0s=0", "silence:back@0s=0")
 READY_SECONDS = 60.0
 
-Fault = Callable[[ClusterStage, random.Random, "Pause"], Iterator[str]]
-# Waits while a fault is in force.
-Pause = Callable[[float], object]
 
-
-def kill_server(stage: ClusterStage, chance: random.Random, pause: Pause) -> Iterator[str]:
-    name = chance.choice(SERVERS)
-    yield name
-    stage.servers[name].program.kill()
-    pause(chance.uniform(0, MOST_SECONDS))
-    stage.servers[name].program.start()
-
-
-def freeze_server(stage: ClusterStage, chance: random.Random, pause: Pause) -> Iterator[str]:
-    name = chance.choice(SERVERS)
-    yield name
-    stage.servers[name].program.freeze(True)
-    try:
-        pause(chance.uniform(LEAST_SECONDS, MOST_SECONDS))
-    finally:
-        stage.servers[name].program.freeze(False)
-
-
-def restart_server(stage: ClusterStage, chance: random.Random, pause: Pause) -> Iterator[str]:
+def restart_server(stage: ClusterStage, name: str) -> None:
     """As an update does it: it is told to end, and starts again."""
-    name = chance.choice(SERVERS)
-    yield name
-    _restart(stage, name)
-
-
-def roll_servers(stage: ClusterStage, chance: random.Random, pause: Pause) -> Iterator[str]:
-    """As an update of all servers does it: one after another."""
-    names = chance.sample(SERVERS, len(SERVERS))
-    yield ", ".join(names)
-    for name in names:
-        _restart(stage, name)
-
-
-def _restart(stage: ClusterStage, name: str) -> None:
     if code := stage.servers[name].program.stop():
         raise AssertionError(f"{name} was told to end, and its exit code is {code}")
     stage.servers[name].program.start()
 
 
-def roll_nodes(stage: ClusterStage, chance: random.Random, pause: Pause) -> Iterator[str]:
+def restart_node(stage: ClusterStage, name: str) -> None:
+    stage.nodes[name].stop()
+    stage.nodes[name].start()
+
+
+def roll_servers(stage: ClusterStage, first: str) -> None:
+    """As an update of all servers does it: one after another."""
+    for name in sorted(SERVERS, key=lambda name: name != first):
+        restart_server(stage, name)
+
+
+def roll_nodes(stage: ClusterStage, first: str) -> None:
     """As an update of NATS does it: one node after another, each when the one before it is ready."""
-    names = chance.sample(NODES, len(NODES))
-    yield ", ".join(names)
-    for name in names:
-        stage.nodes[name].stop()
-        stage.nodes[name].start()
+    for name in sorted(NODES, key=lambda name: name != first):
+        restart_node(stage, name)
         until(stage.nodes[name].is_healthy, READY_SECONDS)
 
 
-def kill_node(stage: ClusterStage, chance: random.Random, pause: Pause) -> Iterator[str]:
-    name = chance.choice(NODES)
-    yield name
-    stage.nodes[name].kill()
-    pause(chance.uniform(0, MOST_SECONDS))
-    stage.nodes[name].start()
-
-
-def freeze_node(stage: ClusterStage, chance: random.Random, pause: Pause) -> Iterator[str]:
-    name = chance.choice(NODES)
-    yield name
+def signal_node(stage: ClusterStage, name: str, number: signal.Signals) -> None:
     process = stage.nodes[name].process
     assert process is not None
-    process.send_signal(signal.SIGSTOP)
-    try:
-        pause(chance.uniform(LEAST_SECONDS, MOST_SECONDS))
-    finally:
-        process.send_signal(signal.SIGCONT)
+    process.send_signal(number)
 
 
-def restart_node(stage: ClusterStage, chance: random.Random, pause: Pause) -> Iterator[str]:
-    name = chance.choice(NODES)
-    yield name
-    stage.nodes[name].stop()
-    stage.nodes[name].start()
+def links(stage: ClusterStage, name: str) -> list[ChaosProxy]:
+    """Return the proxies of a link, or of all links of a server or a node."""
+    return [
+        proxy for link, proxies in stage.links.items() if name == link or name in link.split("-") for proxy in proxies
+    ]
 
 
-def cut_link(stage: ClusterStage, chance: random.Random, pause: Pause) -> Iterator[str]:
-    """A partition between two."""
-    name = chance.choice(sorted(stage.links))
-    yield name
-    for proxy in stage.links[name]:
+def strike_links(stage: ClusterStage, name: str, *specs: str) -> None:
+    for proxy in links(stage, name):
+        proxy.strike(*specs)
+
+
+def mend_links(stage: ClusterStage, name: str) -> None:
+    for proxy in links(stage, name):
+        proxy.mend()
+
+
+def unplug(stage: ClusterStage, name: str) -> None:
+    for proxy in links(stage, name):
         proxy.unplug()
-    try:
-        pause(chance.uniform(LEAST_SECONDS, MOST_SECONDS))
-    finally:
-        for proxy in stage.links[name]:
-            proxy.plug()
 
 
-def cut_off(stage: ClusterStage, chance: random.Random, pause: Pause) -> Iterator[str]:
-    """A partition between one and all others."""
-    name = chance.choice((*SERVERS, *NODES))
-    yield name
-    links = [proxy for link, proxies in stage.links.items() if name in link.split("-") for proxy in proxies]
-    for proxy in links:
-        proxy.unplug()
-    try:
-        pause(chance.uniform(LEAST_SECONDS, MOST_SECONDS))
-    finally:
-        for proxy in links:
-            proxy.plug()
+def plug(stage: ClusterStage, name: str) -> None:
+    for proxy in links(stage, name):
+        proxy.plug()
 
 
-def silence_link(stage: ClusterStage, chance: random.Random, pause: Pause) -> Iterator[str]:
-    """Bytes vanish, and neither side is told."""
-    name = chance.choice(sorted(stage.links))
-    yield name
-    for proxy in stage.links[name]:
-        proxy.strike("silence:out@0s=0", "silence:back@0s=0")
-    try:
-        pause(chance.uniform(LEAST_SECONDS, MOST_SECONDS))
-    finally:
-        for proxy in stage.links[name]:
-            proxy.mend()
+def empty_node_disk(stage: ClusterStage, name: str) -> None:
+    """Its operator makes room, and starts the node again."""
+    stage.disks[name].empty()
+    restart_node(stage, name)
 
 
-def slow_link(stage: ClusterStage, chance: random.Random, pause: Pause) -> Iterator[str]:
-    name = chance.choice(sorted(stage.links))
-    yield name
-    for proxy in stage.links[name]:
-        proxy.strike(*SLOW)
-    try:
-        pause(chance.uniform(LEAST_SECONDS, MOST_SECONDS))
-    finally:
-        for proxy in stage.links[name]:
-            proxy.mend()
+def set_clock(stage: ClusterStage, target: str) -> None:
+    name, seconds = target.split()
+    stage.servers[name].clock.set(float(seconds))
 
 
-def full_node_disk(stage: ClusterStage, chance: random.Random, pause: Pause) -> Iterator[str]:
-    """The disk of a NATS node is full for a while. Its operator makes room, and starts it again."""
-    name = chance.choice(NODES)
-    yield name
-    with _filled(stage, name):
-        pause(chance.uniform(LEAST_SECONDS, MOST_SECONDS))
-    stage.nodes[name].stop()
-    stage.nodes[name].start()
-
-
-def full_server_disk(stage: ClusterStage, chance: random.Random, pause: Pause) -> Iterator[str]:
-    """The disk of a server's buffer is full for a while."""
-    name = chance.choice(SERVERS)
-    yield name
-    with _filled(stage, name):
-        pause(chance.uniform(LEAST_SECONDS, MOST_SECONDS))
-
-
-@contextlib.contextmanager
-def _filled(stage: ClusterStage, name: str) -> Iterator[None]:
-    disk = stage.disks[name]
-    try:
-        disk.fill()
-        yield
-    finally:
-        disk.empty()
-
-
-def step_clock(stage: ClusterStage, chance: random.Random, pause: Pause) -> Iterator[str]:
-    """The time of day of a server is set, and set right again."""
-    name = chance.choice(SERVERS)
-    seconds = chance.choice(CLOCK_STEPS)
-    yield f"{name} {seconds:+}"
-    stage.servers[name].clock.set(seconds)
-    pause(chance.uniform(LEAST_SECONDS, MOST_SECONDS))
-    stage.servers[name].clock.set(0)
-
-
-FAULTS: dict[str, Fault] = {
-    "server killed": kill_server,
-    "server stopped for a while": freeze_server,
-    "server restarted": restart_server,
-    "all servers restarted in turn": roll_servers,
-    "NATS node killed": kill_node,
-    "NATS node stopped for a while": freeze_node,
-    "NATS node restarted": restart_node,
-    "all NATS nodes restarted in turn": roll_nodes,
-    "link cut": cut_link,
-    "one cut off from all": cut_off,
-    "link silent": silence_link,
-    "link slow": slow_link,
-    "disk of a NATS node full": full_node_disk,
-    "disk of a server full": full_server_disk,
-    "clock of a server set": step_clock,
+FAULTS: dict[str, Fault[ClusterStage]] = {
+    "server killed": Fault(
+        SERVERS, lambda s, name: s.servers[name].program.kill(), lambda s, name: s.servers[name].program.start(), DOWN
+    ),
+    "server stopped for a while": Fault(
+        SERVERS,
+        lambda s, name: s.servers[name].program.freeze(True),
+        lambda s, name: s.servers[name].program.freeze(False),
+        LASTING,
+    ),
+    "server restarted": Fault(SERVERS, restart_server),
+    "all servers restarted in turn": Fault(SERVERS, roll_servers),
+    "NATS node killed": Fault(NODES, lambda s, name: s.nodes[name].kill(), lambda s, name: s.nodes[name].start(), DOWN),
+    "NATS node stopped for a while": Fault(
+        NODES,
+        lambda s, name: signal_node(s, name, signal.SIGSTOP),
+        lambda s, name: signal_node(s, name, signal.SIGCONT),
+        LASTING,
+    ),
+    "NATS node restarted": Fault(NODES, restart_node),
+    "all NATS nodes restarted in turn": Fault(NODES, roll_nodes),
+    "link cut": Fault(LINKS, unplug, plug, LASTING),
+    "one cut off from all": Fault((*SERVERS, *NODES), unplug, plug, LASTING),
+    # Bytes vanish, and neither side notices.
+    "link silent": Fault(LINKS, lambda s, name: strike_links(s, name, *SILENT), mend_links, LASTING),
+    "link slow": Fault(LINKS, lambda s, name: strike_links(s, name, *SLOW), mend_links, LASTING),
+    "disk of a NATS node full": Fault(NODES, lambda s, name: s.disks[name].fill(), empty_node_disk, LASTING),
+    "disk of a server full": Fault(
+        SERVERS, lambda s, name: s.disks[name].fill(), lambda s, name: s.disks[name].empty(), LASTING
+    ),
+    "clock of a server set": Fault(
+        [f"{name} {seconds:+}" for name in SERVERS for seconds in CLOCK_STEPS],
+        set_clock,
+        lambda s, target: s.servers[target.split()[0]].clock.set(0),
+        LASTING,
+    ),
 }
 
 
-def stops_same(one: str, other: str) -> bool:
-    """Whether both kinds of faults may stop and start the same program, so that they must come one after the other."""
-    nodes, servers = (
-        {kind for kind in FAULTS if program in kind and "clock" not in kind} for program in ("NATS node", "server")
-    )
-    return any(one in group and other in group for group in (nodes, servers))
-
-
-class Striking(threading.Thread):
-    """A fault while it is in force, in a thread of its own. `what` names it; `flaw` says what it must not have met."""
-
-    def __init__(self, stage: ClusterStage, kind: str, chance: random.Random, pause: Pause) -> None:
-        super().__init__(name=kind)
-        self._course = FAULTS[kind](stage, chance, pause)
-        self.kind, self.what, self.flaw = kind, f"{kind}: {next(self._course)}", ""
-        self.seconds = 0.0
-        self.start()
-
-    def run(self) -> None:
-        began = time.monotonic()
-        try:
-            with contextlib.suppress(StopIteration):
-                next(self._course)
-        except (AssertionError, FastFlightError, OSError) as error:
-            self.flaw = f"{self.what}: {error}"
-        self.seconds = time.monotonic() - began
+def stops_same(*kinds: str) -> bool:
+    """Whether faults may stop and start the same program, so that they must come one after the other."""
+    groups = [
+        {program for program in ("NATS node", "server") if program in kind and "clock" not in kind} for kind in kinds
+    ]
+    return len(groups) > 1 and bool(set.intersection(*groups))
 
 
 def ready(stage: ClusterStage) -> None:

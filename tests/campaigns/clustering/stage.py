@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
@@ -33,6 +32,11 @@ from tests.support.waiting import until
 
 SERVERS = ("alpha", "beta", "gamma")
 NODES = ("n0", "n1", "n2")
+LINKS = (
+    *(f"to-{name}" for name in SERVERS),
+    *(f"{name}-{node}" for name in SERVERS for node in NODES),
+    *(f"{one}-{other}" for one, other in itertools.combinations(NODES, 2)),
+)
 DISK_BYTES = 256 * 1024 * 1024
 CALL_SECONDS = 30.0
 # A cluster that is whole again after a fault has an owner for each device within this time, on a busy computer.
@@ -165,9 +169,3 @@ class ClusterStage:
 
     def _proxy(self, port: int) -> ChaosProxy:
         return self._stack.enter_context(ChaosProxy(HOST, port))
-
-
-def together(stage: ClusterStage, work: Callable[[Server], object], servers: Sequence[str]) -> None:
-    """Do the same at several servers at the same time."""
-    with ThreadPoolExecutor(len(servers)) as threads:
-        list(threads.map(lambda name: work(stage.servers[name]), servers))

@@ -1,82 +1,56 @@
-"""What clients do while faults are injected, and how it is judged.
+"""What clients do while faults are injected, and the invariants of what they receive.
 
-Each work runs in a thread of its own until `stop` is set. It asks any server, and begins again when an error ends it.
-An error of fastflight's is an outcome and is counted by its class. One that blames the request is a flaw, and so is all
-else.
+Each work asks any server, again and again. A documented error may end it, unless it blames the request.
 """
 
 from __future__ import annotations
 
 import random
-import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
 
 import pyarrow as pa
 
-from fastflight.errors import FastFlightError, RequestError, UnknownName
+from fastflight.errors import RequestError, UnknownName
 from fastflight.gap import Gap
 from fastflight.service.requests import Recording
+from tests.campaigns import engine
 from tests.campaigns.clustering.stage import ClusterStage, Server
 from tests.campaigns.faulting.talker import Kept, flaw, stretches
 
-# A stream with a limit ends soon after it, or with an error: after this time nothing is said about it any more.
-HUNG_SECONDS = 90.0
 WRITE_SECONDS, FOLLOW_SECONDS = 0.7, 3.0
 PAUSE_SECONDS = 0.1
 
 
-class Work:
-    """Something that a client does over and over. `ended` counts how: `whole`, or the class of the error."""
+class Work(engine.Worker):
+    """What a client does with a device, at any of the servers."""
 
-    name = ""
+    kind = ""
+    # A stream with a limit ends soon after it, or with an error.
+    hung_seconds = 90.0
 
-    def __init__(self, stage: ClusterStage, device: str, chance: random.Random) -> None:
-        self.stage, self.device, self.chance = stage, device, chance
-        self.ended: Counter[str] = Counter()
-        self.flaws: list[str] = []
-        self._began = 0.0
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=f"{self.name} {device}")
-        self._thread.start()
+    def __init__(self, stage: ClusterStage, device: str, seed: object) -> None:
+        super().__init__(f"{self.kind} of {device}", self._ask_any, lambda: PAUSE_SECONDS)
+        self.stage, self.device = stage, device
+        self._chance = random.Random(f"{seed} {self.name}")
 
-    def end(self) -> None:
-        self._stop.set()
-
-    def join(self) -> None:
-        self._thread.join(HUNG_SECONDS)
-        if self._thread.is_alive():
-            self.flaws.append(f"{self.name} of {self.device} never ended")
+    def _ask_any(self) -> None:
+        self.carry_out(self.stage.servers[self._chance.choice(list(self.stage.servers))])
 
     def carry_out(self, server: Server) -> None:
         raise NotImplementedError
 
-    def _run(self) -> None:
-        while not self._stop.is_set():
-            began = time.monotonic()
-            server = self.stage.servers[self.chance.choice(list(self.stage.servers))]
-            try:
-                self.carry_out(server)
-            except UnknownName as error:  # of a board, before the first row of its recording
-                self.ended[type(error).__name__] += 1
-            except RequestError as error:  # nothing is wrong with the request
-                self.flaws.append(f"{self.name} of {self.device} at {server.name}: {type(error).__name__}: {error}")
-            except FastFlightError as error:
-                self.ended[type(error).__name__] += 1
-            except Exception as error:  # judged as a flaw
-                self.flaws.append(f"{self.name} of {self.device} at {server.name}: {type(error).__name__}: {error}")
-            else:
-                self.ended["whole"] += 1
-            if (seconds := time.monotonic() - began) > HUNG_SECONDS:
-                self.flaws.append(f"{self.name} of {self.device} at {server.name} took {seconds:.0f} s")
-            self._stop.wait(PAUSE_SECONDS)
+    def accepts(self, error: Exception) -> str:
+        # A board is unknown before the first row of its recording. Nothing else is wrong with the request.
+        blames = isinstance(error, RequestError) and not isinstance(error, UnknownName)
+        return "" if blames else super().accepts(error)
 
 
 class Writer(Work):
     """Writes to the board, which counts who writes."""
 
-    name = "writer"
+    kind = "writer"
 
     def carry_out(self, server: Server) -> None:
         with server.client() as client:
@@ -97,7 +71,7 @@ class Writer(Work):
 class Follower(Work):
     """Reads the live session. Its rows follow each other, but for what a note says."""
 
-    name = "follower"
+    kind = "follower"
 
     def carry_out(self, server: Server) -> None:
         kept = Kept()
@@ -122,13 +96,13 @@ class Follower(Work):
 class Auditor(Work):
     """Reads what servers say is stored, and remembers it: all of it must be there at the end, once."""
 
-    name = "auditor"
+    kind = "auditor"
 
-    def __init__(self, stage: ClusterStage, device: str, chance: random.Random) -> None:
+    def __init__(self, stage: ClusterStage, device: str, seed: object) -> None:
+        super().__init__(stage, device, seed)
         self.kept = Kept()
         # As many rows were said to be stored. The number after the last row that was read.
         self.promised = self.read = 0
-        super().__init__(stage, device, chance)
 
     @property
     def acknowledged(self) -> int:

@@ -48,8 +48,8 @@ class Program:
         self._expected = [re.compile(each) for each in expected]
         self._log = log
 
-    def start(self) -> list[str]:
-        """Start it, and return what the groups matched. `TransportError` if it does not start."""
+    def spawn(self) -> None:
+        """Start it, and do not wait until it is ready."""
         self._killed = False
         self._ready = threading.Event()
         self._found: list[str | None] = [None] * len(self._expected)
@@ -68,6 +68,10 @@ class Program:
         self._process.stdin.flush()
         self._reader = threading.Thread(target=self._read, name=f"{self.name}-output")
         self._reader.start()
+
+    def start(self) -> list[str]:
+        """Start it, and return what the groups matched. `TransportError` if it does not start."""
+        self.spawn()
         self._ready.wait(START_SECONDS)
         if None in self._found:
             self.kill()

@@ -21,8 +21,7 @@ import os
 import re
 import signal
 import sys
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -38,7 +37,7 @@ from tests.campaigns.faulting.guard import OPEN, guarded
 from tests.campaigns.faulting.portname import PortName
 from tests.campaigns.faulting.program import Program
 from tests.campaigns.faulting.talker import PROGRAM
-from tests.campaigns.faulting.target import Target
+from tests.campaigns.faulting.target import relay_target
 from tests.support.chaos import ChaosProxy
 from tests.support.clock import SettableClock
 from tests.support.small_disk import SmallDisk
@@ -79,7 +78,6 @@ class Stage:
         self.line = line
         self.boards = {name: self._board(name) for name in BOARDS}
         self.proxies: dict[str, ChaosProxy] = {}
-        self.target = Target()
         self.guard = guarded(folder, HOST) if tls else OPEN
         # What cannot be done here, by name, and why.
         self.missing: list[str] = []
@@ -92,7 +90,6 @@ class Stage:
 
     def __enter__(self) -> Self:
         with ExitStack() as parts:
-            parts.enter_context(self.target)
             for name, board in self.boards.items():
                 board.folder.mkdir(parents=True, exist_ok=True)
                 if name == TALKER:
@@ -102,7 +99,7 @@ class Stage:
             urls = {name: self._lay(name, parts) for name in BOARDS}
             fleet = self.folder / "fleet.toml"
             fleet.write_text(FLEET.format(sync=SYNC_MS, **urls))
-            self._proxy(RELAY_TARGET, self.target.port, parts)
+            self._proxy(RELAY_TARGET, parts.enter_context(relay_target()), parts)
             try:
                 self.disk = parts.enter_context(SmallDisk(self.folder / "recordings", DISK_BYTES))
             except TargetMissing as missing:
@@ -194,10 +191,6 @@ class Stage:
                 os.kill(pid, signal.SIGKILL)
         return len(pids)
 
-    def held(self) -> tuple[int, int]:
-        """Return the server's descriptors and threads."""
-        return self.server.held()
-
     def complaints(self) -> Sequence[str]:
         """Return the unexpected errors of all logs, and shutdowns that went wrong."""
         programs = [self.server, *self._bridges.values()]
@@ -262,10 +255,3 @@ def _children(pid: int) -> list[int]:
         with contextlib.suppress(OSError):
             found += map(int, listing.read_text().split())
     return found
-
-
-def later(seconds: float, work: Callable[[], object]) -> threading.Timer:
-    """Do `work` in a thread, after so many seconds."""
-    timer = threading.Timer(seconds, work)
-    timer.start()
-    return timer

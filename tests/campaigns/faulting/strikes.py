@@ -28,7 +28,6 @@ from tests.campaigns.faulting.stage import (
     TALKER,
     TOOL_BRIDGE,
     Stage,
-    later,
 )
 from tests.campaigns.faulting.works import PutProcess, Rows, Work
 from tests.support.chaos import ChaosProxy, Fault, Kind, Way, drawn
@@ -191,7 +190,7 @@ def strike(stage: Stage, work: Work, chance: random.Random, *, quick: bool = Fal
     if isinstance(work, Rows):
         choices.append((1, lambda: held(FULL, DISK, lambda: _fill(stage, chance), lambda: _empty(stage))))
     if isinstance(work, PutProcess):
-        choices = [(1, lambda: _killed_client(stage, work, chance))]
+        choices = [(1, lambda: held(KILLED, CLIENT, work.kill))]
     if quick:
         choices = [each for each in choices if each[0] >= QUICK_WEIGHT]
     weights = [weight for weight, _ in choices]
@@ -250,7 +249,8 @@ def _stalled(stage: Stage, work: Work, hop: str, spec: str, seconds: float) -> S
 
     def apply() -> None:
         board.inject([spec])
-        switching.append(later(seconds, lambda: struck.extend(board.mend())))
+        switching.append(threading.Timer(seconds, lambda: struck.extend(board.mend())))
+        switching[0].start()
 
     def end() -> bool:
         switching[0].cancel()
@@ -303,38 +303,3 @@ def _empty(stage: Stage) -> None:
 def _limit(stage: Stage, size: int) -> None:
     with contextlib.suppress(ProcessLookupError):
         resource.prlimit(stage.server.pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
-
-
-def _killed_client(stage: Stage, work: PutProcess, chance: random.Random) -> Strike:
-    """The line of a client's process is slow, so that it is killed at some place of its way."""
-    proxy = stage.proxies[CLIENT_SERVER]
-    place = chance.randrange(100, work.reach)
-    before = proxy.connections
-
-    def kill() -> None:
-        if work.process is not None:
-            work.process.kill()
-
-    watching = threading.Event()
-
-    def watch() -> None:
-        # It takes a while to start, and comes by the proxy then.
-        while not watching.wait(0.02):
-            if proxy.connections > before:
-                watching.wait(0.05 + place / 20_000)
-                kill()
-                return
-
-    thread = threading.Thread(target=watch, name="kill-client")
-
-    def apply() -> None:
-        proxy.strike(Fault(Kind.THROTTLE, Way.OUT, 0, 8_000))
-        thread.start()
-
-    def end() -> bool:
-        watching.set()
-        thread.join()
-        proxy.mend()
-        return work.process is not None and work.process.returncode is not None and work.process.returncode < 0
-
-    return Strike(KILLED, CLIENT, f"kill -9 about byte {place}", apply, end)

@@ -22,6 +22,7 @@ from typing import Any, Literal
 from fastflight.client import FastFlightClient
 from fastflight.errors import FastFlightError
 from fastflight_benchmark.contents import KINDS, make
+from tests.campaigns import engine
 from tests.campaigns.faulting.program import LEASH
 from tests.campaigns.faulting.stage import CLIENT_SERVER, FILES, TALKER, Stage
 from tests.campaigns.faulting.talker import Kept, flaw, stretches
@@ -204,6 +205,13 @@ class PutProcess(Put):
                 raise RuntimeError(f"it crashed: {signal.Signals(-self.process.returncode).name}")
             raise Ended("killed" if self.process.returncode < 0 else f"exit code {self.process.returncode}")
 
+    def kill(self) -> int:
+        """Kill the process. Return 0 if it had ended."""
+        if self.process is None or self.process.poll() is not None:
+            return 0
+        self.process.kill()
+        return 1
+
     def _said(self, process: subprocess.Popen[bytes]) -> bytes:
         """Return its errors after it has ended. They are too few to fill the pipe."""
         assert process.stdin is not None and process.stdout is not None and process.stderr is not None
@@ -306,12 +314,7 @@ def _grown(client: FastFlightClient) -> int:
 
 def code_of(error: BaseException) -> str:
     """Return the code of a documented error; empty for all others."""
-    if isinstance(error, Ended):
-        return error.code
-    # The root of the tree says only that something was not foreseen.
-    if isinstance(error, FastFlightError) and error.code != FastFlightError.code:
-        return error.code
-    return ""
+    return error.code if isinstance(error, Ended) else engine.code_of(error)
 
 
 def code_of_answer(status: int, body: bytes) -> Ended | None:

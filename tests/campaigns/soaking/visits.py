@@ -12,7 +12,7 @@ import random
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 import pyarrow as pa
 
@@ -55,6 +55,10 @@ class Counted:
     written: int = 0
     wrong: int = 0
     told_missing: int = 0
+
+    def __add__(self, other: Counted) -> Counted:
+        pairs = zip(astuple(self), astuple(other), strict=True)
+        return Counted(*(one + another for one, another in pairs))
 
 
 class Told(FastFlightError):

@@ -28,14 +28,26 @@ from fastflight.gateway.backend import Backend, StreamedAnswer
 from fastflight.gateway.origins import OriginPolicy
 from fastflight.runtime.outgoing import Piece
 from fastflight.runtime.tracing import REQUEST_ID_FORM
-from fastflight.service import make_request
+from fastflight.service import Catalog, make_request, requests
 from fastflight.service.requests import FILE_DESCRIPTION, DeviceFile, Request
 from tests.campaigns.fuzz.material import Material, cut
 from tests.campaigns.fuzz.shared_loop import Loop
 from tests.campaigns.fuzz.target import Target
-from tests.campaigns.fuzz.targets.request import CATALOG
+from tests.support.function_source import FunctionSource
 
 LOOP = Loop()
+CATALOG = Catalog()
+for _request in (
+    requests.DeviceFile,
+    requests.FleetFile,
+    requests.DeviceTree,
+    requests.DeviceListing,
+    requests.DeviceExec,
+    requests.DeviceSession,
+    requests.Recording,
+    requests.Mock,
+):
+    CATALOG.add(FunctionSource(_request))
 TEXT = f"ff_{'0' * 16}_{'s' * 43}"
 TOKEN = Token("0" * 16, "ann", digest_of("s" * 43), scopes(["read:*"]), datetime(2025, 1, 1, tzinfo=UTC))
 KNOWN = Authenticator(lambda: Book((TOKEN,)).encode())
