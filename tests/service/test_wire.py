@@ -30,7 +30,7 @@ for each in (DeviceFile, DeviceTree, DeviceListing, DeviceExec, DeviceSession, M
     CATALOG.add(FunctionSource(each))
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def catalog() -> Catalog:
     return CATALOG
 
