@@ -51,7 +51,7 @@ def test_lines_that_were_collected_twice_or_never(tmp_path: Path) -> None:
 def test_a_command_fails_if_its_outcome_is_not_clean(
     clean: bool, code: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(engine.ending, "like_ctrl_c", lambda: None)
+    monkeypatch.setattr("fastflight_benchmark.ending.like_ctrl_c", lambda: None)
     monkeypatch.setattr("sys.argv", ["campaign", "--seed", "7", "--output", str(tmp_path / "out.json")])
     outcome = collect.CollectOutcome(lines=1, lost=0 if clean else 1)
     with pytest.raises(SystemExit) as ended:
@@ -79,7 +79,12 @@ def test_only_documented_errors_may_end_work() -> None:
 
 def test_work_that_hangs_is_a_flaw() -> None:
     began, over = threading.Event(), threading.Event()
-    worker = engine.Worker("reader", lambda: (began.set(), over.wait()), lambda: 0.0)
+
+    def work() -> None:
+        began.set()
+        over.wait()
+
+    worker = engine.Worker("reader", work, lambda: 0.0)
     worker.hung_seconds = 0.0
     worker.start()
     began.wait()
