@@ -7,6 +7,7 @@ as plain CSV: commas, points, and the first line as header.
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -124,7 +125,10 @@ def sniff(head: bytes, options: TextOptions) -> Dialect:
     dialect = _delimited(texts, options)
     rows = [dialect.texts(text) for text in texts]
     dialect = replace(dialect, comment=comment, decimal=options.decimal or _decimal(rows, dialect.delimiter))
-    return _with_header(dialect, lines, body, rows, options)
+    dialect = _with_header(dialect, lines, body, rows, options)
+    if head[:1] == b"\0" and dialect.start:
+        dialect = replace(dialect, notes=("NUL bytes at the beginning of the file skipped", *dialect.notes))
+    return dialect
 
 
 def sniff_line(line: str, number: int, options: TextOptions, names: Sequence[str], before: str) -> Dialect | None:
@@ -173,7 +177,8 @@ def _lines(head: bytes, options: TextOptions) -> list[_Line]:
             end = next((stop for stop in _next_ends(head, end) if not _OPEN(head[start:stop])), end)
         number += 1
         if number > options.skip_rows:
-            lines.append(_Line(start, end, number, head[start:end].decode(errors="replace").rstrip("\r\n")))
+            text = head[start:end].decode(errors="replace").rstrip("\r\n").lstrip("\0")
+            lines.append(_Line(start, end, number, text))
         start = end
     return lines
 
@@ -352,7 +357,9 @@ def _with_header(
         start = body[first + count - 1].end
     else:
         start = body[first].start if first < len(body) else lines[-1].end if lines else 0
-    headers = frozenset(line.text.strip().encode() for line in body[first : first + count])
+    # A file that was appended to another one may begin with a byte order mark.
+    texts = [line.text.strip() for line in body[first : first + count]]
+    headers = frozenset(mark + text.encode() for text in texts for mark in (b"", codecs.BOM_UTF8))
     if len(unique) == 1 and not any(is_value(cell, dialect.decimal) for row in data for cell in row):
         headers = frozenset()  # in one column of text, a value may be the same as the name
     narrow = width if 0 < width < len(unique) else None
@@ -375,6 +382,8 @@ def _header_of(
     if rows[0][0] == _TOA5:
         return 1, min(HEADER_LINES, len(rows) - 1)
     first = next((i for i, row in enumerate(rows[:LINES_BEFORE_HEADER]) if len(row) == width), 0)
+    while _ends_settings(first, body, rows, dialect.decimal):
+        first += 1
     if not _are_names(rows[first], dialect.decimal):
         if not first or not (len(rows[first - 1]) > 1 and _are_names(rows[first - 1], dialect.decimal)):
             return first, 0
@@ -384,6 +393,14 @@ def _header_of(
     elif first and not any(is_value(cell, dialect.decimal) for row in rows[first + 1 :] for cell in row):
         first = 0  # nothing but text: the plain reading
     return first, _header_lines(dialect, rows[first:], width)
+
+
+def _ends_settings(at: int, body: Sequence[_Line], rows: Sequence[Sequence[str]], decimal: str) -> bool:
+    """Whether a row with a value, such as `Interval,10,s`, is the last before an empty line and the names."""
+    if at + 2 >= len(rows) or body[at + 1].number == body[at].number + 1:
+        return False
+    row, names, below = ([is_value(cell, decimal) for cell in each] for each in rows[at : at + 3])
+    return len(row) == len(names) and any(row) and not any(names) and any(below)
 
 
 def _is_like_rows(row: Sequence[str], below: Sequence[Sequence[str]]) -> bool:

@@ -178,6 +178,17 @@ CSV = {
     ),
     "17 digits that a double has": (b"a\n0.30000000000000004\n1\n", {"a": "double"}, [0.30000000000000004, 1.0], {}),
     "a last line without an end": (b"a,b\n1,2\n2,2", INTS, [2, 2], {"torn_last_line": True}),
+    "two files in one, each with a byte order mark": (
+        b"\xef\xbb\xbfa,b\n1,2\n" * 2, INTS, [2, 2], {"headers_skipped": 1},
+    ),
+    "NULs before the header": (
+        b"\0" * 300 + b"a,b\n1,2\n", INTS, [2], {"notes": ["NUL bytes at the beginning of the file skipped"]},
+    ),
+    "settings, an empty line, and the names": (
+        b"Serial,12\nInterval,10,s\n\nDate,Time,Temp\n" + b"2026-03-01,10:00:00,21.5\n" * 3,
+        {"Date": "date32[day]", "Time": "string", "Temp": "double"}, [21.5] * 3,
+        {"notes": ["2 lines before the header skipped"]},
+    ),
     "two byte order marks": (b"\xef\xbb\xbf" * 2 + b"a,b\n1,2\n", INTS, [2], {}),
     "a comma at the end of rows": (b"a,b\n1,2,\n3,4,\n", INTS, [2, 4], {}),
     "rows of tabs alone, beside a comment": (
