@@ -102,15 +102,15 @@ def rtc(
         raise typer.BadParameter("--utc needs --set: a board does not know its time zone")
     with server.boards() as boards, opened(boards, device, interrupt=interrupt) as board:
         # Also before the clock is set: the first request to a board takes longest, and the time would be old.
-        shown = _clock(board)
+        clock = _clock(board)
         if set_:
             now = datetime.now(UTC if utc else None)
             _answer(board, SET_CLOCK.format(now, now.weekday()))
-            shown = _clock(board)
+            clock = _clock(board)
     if json:
-        screen.as_json({"device": board.name, "time": shown})
+        screen.as_json({"device": board.name, "time": clock})
     else:
-        screen.line(f"{shown:%Y-%m-%d %H:%M:%S}")
+        screen.line(f"{clock:%Y-%m-%d %H:%M:%S}")
 
 
 @interruptible

@@ -47,12 +47,8 @@ class SharedBoards:
         return bool(self._boards) and any(next(reversed(self._boards))[:2])
 
 
-_shared: ContextVar[SharedBoards | None] = ContextVar("shared boards", default=None)
-
-
-def shared_boards() -> SharedBoards | None:
-    """Return the boards of the chain that the running command is part of. None outside of a chain."""
-    return _shared.get()
+# The boards of the chain that the running command is part of.
+SHARED: ContextVar[SharedBoards | None] = ContextVar("shared boards", default=None)
 
 
 def run_chain(words: Sequence[str], run: Callable[[list[str]], object]) -> None:
@@ -62,8 +58,7 @@ def run_chain(words: Sequence[str], run: Callable[[list[str]], object]) -> None:
         screen.complain(f"error: a command is missing before or after {PLUS}")
         raise SystemExit(typer.BadParameter.exit_code)
     with ExitStack() as until:
-        token = _shared.set(SharedBoards(until))
-        until.callback(_shared.reset, token)
+        until.callback(SHARED.reset, SHARED.set(SharedBoards(until)))
         for command in commands:
             try:
                 run(command)

@@ -57,11 +57,11 @@ def cp(
     If TARGET is a folder, the copies in it get the names of the sources. Several sources need a folder.
     The old file stays until the new one is complete and verified.
     """
-    given, into = [place(path) for path in sources], place(to)
-    if isinstance(into, str) and (local := next((each for each in given if isinstance(each, str)), None)) is not None:
+    places, into = [place(path) for path in sources], place(to)
+    if isinstance(into, str) and (local := next((each for each in places if isinstance(each, str)), None)) is not None:
         raise typer.BadParameter(f"{local!r} and {into!r} are both on this computer: write DEVICE:PATH for a device")
     # What is wrong on this computer is reported before a server is called.
-    known = [_local(each, recursive, everything) if isinstance(each, str) else each for each in given]
+    known = [_local(each, recursive, everything) if isinstance(each, str) else each for each in places]
     with server.boards(changes=isinstance(into, Target)) as boards:
         found: list[_Source] = []
         for each in known:

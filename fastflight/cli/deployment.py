@@ -174,12 +174,12 @@ class Deployment:
         """Restart the board. Return the last bytes that it prints until it has printed `sought`, or has failed."""
         terminal = board.terminal()
         limit = threading.Timer(seconds, terminal.cancel)
-        said, kept = b"", max(KEPT_BYTES, 2 * len(sought or b""))
+        said, most = b"", max(KEPT_BYTES, 2 * len(sought or b""))
         try:
             terminal.send(SOFT_RESET)
             limit.start()
             while (pieces := terminal.receive()) is not None:
-                said = (said + b"".join(data for received, data in pieces if received))[-kept:]
+                said = (said + b"".join(data for received, data in pieces if received))[-most:]
                 has_ended = said.endswith(PROMPT) and TRACEBACK in said
                 if has_ended or (sought is not None and sought in said):
                     break

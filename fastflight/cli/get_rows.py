@@ -36,21 +36,21 @@ def read_rows(
         stream = read(batch_rows=None if head is None else min(head, HEAD_BATCH_ROWS), progress=progress.drawn)
         with stream:
             batches: Iterable[pa.RecordBatch] = stream if head is None else first_rows(stream, head)
-            shown: Group | str | None = None
+            result: Group | str | None = None
             if printed is not None:
                 print_rows(stream.schema, batches, printed)
             elif path is not None:
-                shown = save_rows(stream, batches, path)
+                result = save_rows(stream, batches, path)
             else:
-                shown = preview_of(stream.schema, batches, head)
+                result = preview_of(stream.schema, batches, head)
     summary = _summary(stream, head)
     if json:
         types = {field.name: str(field.type) for field in stream.schema}
         paths = {"device": at.device, "path": at.path, "output": None if path is None else str(path)}
         screen.as_json({**paths, "columns": types, **summary})
     else:
-        if shown is not None:
-            drawing.show(shown)
+        if result is not None:
+            drawing.show(result)
     _report_failed(summary)
 
 

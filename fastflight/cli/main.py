@@ -141,8 +141,8 @@ class Commands(TyperGroup):
         return name, placeholder if name is None else load(name), rest
 
     def main(self, *arguments: Any, **options: Any) -> Any:
-        given, *rest = arguments or (options.pop("args", None),)
-        words = sys.argv[1:] if given is None else list(given)
+        first, *rest = arguments or (options.pop("args", None),)
+        words = sys.argv[1:] if first is None else list(first)
         if PLUS in words:
             return run_chain(words, lambda command: self.main(command, *rest, **options))
         try:

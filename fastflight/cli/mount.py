@@ -112,7 +112,7 @@ class MountedTerminal:
         pieces = None if self.answers.was_reset else self._terminal.receive()
         if pieces is None:
             return None
-        shown = []
+        passed_on = []
         for received, data in pieces:
             for output, reply in self.answers.feed(data) if received else ((data, b""),):
                 if reply:
@@ -120,10 +120,10 @@ class MountedTerminal:
                 if received and self._stopping.is_set():
                     output = self._without_echo(output)
                 if output:
-                    shown.append((received, output))
+                    passed_on.append((received, output))
         if self.answers.ended is not None or self.answers.was_reset:
             self._unmounted.set()
-        return shown
+        return passed_on
 
     def stop(self) -> None:
         """Stop the board's program, and have the board unmount the folder. Another thread must receive meanwhile."""

@@ -82,9 +82,9 @@ def device_names(context: typer.Context, incomplete: str) -> list[str]:
     """
     from fastflight.cli.server_options import SERVER_OPTIONS, Server
 
-    given = {name: context.params.get(name) for name in SERVER_OPTIONS}
+    values = {name: context.params.get(name) for name in SERVER_OPTIONS}
     try:
-        with Server(given.pop("server"), given).boards() as boards:
+        with Server(values.pop("server"), values).boards() as boards:
             return [each.name for each in boards.devices() if each.name.startswith(incomplete)]
     except (FastFlightError, typer.Exit, typer.BadParameter):
         return []

@@ -91,33 +91,33 @@ def talk(terminal: Terminal, keyboard: Keyboard, output: Output) -> None:
 
     Closes `terminal`. If the session ends first, raises the reason.
     """
-    shown = _Showing(terminal, output, keyboard)
+    output_thread = _OutputThread(terminal, output, keyboard)
     left = False
     try:
-        shown.start()
+        output_thread.start()
         if keyboard.is_terminal:
-            left = _send_keys(terminal, keyboard, shown)
+            left = _send_keys(terminal, keyboard, output_thread)
         else:
-            _send_text(terminal, keyboard, shown)
+            _send_text(terminal, keyboard, output_thread)
         terminal.done()
-        shown.join(LEAVE_SECONDS)
-        failure = shown.error
+        output_thread.join(LEAVE_SECONDS)
+        failure = output_thread.error
     except FastFlightError as error:  # sending failed; the reading side knows why
-        shown.join(LEAVE_SECONDS)
-        failure = shown.error or error
+        output_thread.join(LEAVE_SECONDS)
+        failure = output_thread.error or error
     finally:
         terminal.cancel()
-        if shown.is_alive():  # not if a signal came before it was started
-            shown.join()
+        if output_thread.is_alive():  # not if a signal came before it was started
+            output_thread.join()
         terminal.settle()
         output.end_line()
     if failure is not None and not (left and isinstance(failure, PASSING)):
         raise failure
 
 
-def _send_keys(terminal: Terminal, keyboard: Keyboard, shown: _Showing) -> bool:
+def _send_keys(terminal: Terminal, keyboard: Keyboard, output_thread: _OutputThread) -> bool:
     """Send keys until the user leaves. False if the session has ended before."""
-    while not shown.ended.is_set():
+    while not output_thread.ended.is_set():
         keys = keyboard.read()
         if keys is None:
             continue
@@ -129,13 +129,15 @@ def _send_keys(terminal: Terminal, keyboard: Keyboard, shown: _Showing) -> bool:
     return False
 
 
-def _send_text(terminal: Terminal, keyboard: Keyboard, shown: _Showing) -> None:
+def _send_text(terminal: Terminal, keyboard: Keyboard, output_thread: _OutputThread) -> None:
     """Send the text, each line with the key Enter, and wait until the board is silent."""
-    while not shown.ended.is_set() and (lines := keyboard.read()) != b"":
+    while not output_thread.ended.is_set() and (lines := keyboard.read()) != b"":
         if lines:
             terminal.send(lines.replace(b"\r\n", b"\r").replace(b"\n", b"\r"))
-    shown.received = time.monotonic()
-    while (left := shown.received + QUIET_SECONDS - time.monotonic()) > 0 and not shown.ended.wait(left):
+    output_thread.received = time.monotonic()
+    while (left := output_thread.received + QUIET_SECONDS - time.monotonic()) > 0 and not output_thread.ended.wait(
+        left
+    ):
         pass
 
 
@@ -151,7 +153,7 @@ def _connect_again(board: Board, keyboard: Keyboard) -> Terminal | None:
             continue
 
 
-class _Showing(threading.Thread):
+class _OutputThread(threading.Thread):
     """Shows what the board sends. `ended` is set when the session has ended, and `error` says why if it failed."""
 
     def __init__(self, terminal: Terminal, output: Output, keyboard: Keyboard) -> None:

@@ -232,13 +232,13 @@ def serve(options: dict[str, Any]) -> None:
 
     log_to_stderr(as_json=options.pop("log_json"), debug=options["log_debug"])
     warn_of_conflicting_package()
-    given = {name: value for name, value in options.items() if value is not None}
-    names = [name for name in ("streams", "per_device", "per_identity") if name in given]
-    limits: dict[str, int | None] = {name: given.pop(name) for name in names}
-    sources = given.pop("source", ())
+    values = {name: value for name, value in options.items() if value is not None}
+    names = [name for name in ("streams", "per_device", "per_identity") if name in values]
+    limits: dict[str, int | None] = {name: values.pop(name) for name in names}
+    sources = values.pop("source", ())
 
     def read() -> Config:
-        return read_config(**given, limits=limits)
+        return read_config(**values, limits=limits)
 
     try:
         config = read().model_copy(update={"sources": load_sources(sources)})
@@ -249,7 +249,7 @@ def serve(options: dict[str, Any]) -> None:
         raise_limit()
         limit_arenas()
         with (
-            stop_signal(hangup="fleet" in given) as wait_for_signal,
+            stop_signal(hangup="fleet" in values) as wait_for_signal,
             contextlib.ExitStack() as ending,
             open_server(config) as running,
             watch_process(),

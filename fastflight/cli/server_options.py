@@ -25,7 +25,7 @@ from urllib.parse import urlsplit
 import typer
 
 from fastflight.cli import screen
-from fastflight.cli.chain import shared_boards
+from fastflight.cli.chain import SHARED
 from fastflight.cli.exit_codes import REFUSED, usage_errors
 from fastflight.cli.options import Option, option, with_options
 from fastflight.client.answers import DEFAULT_LOCATION, SERVER_VARIABLE, server_url
@@ -90,7 +90,7 @@ class Server:
         Commands of a chain (`chain`) share them. With `changes`, the command overwrites or removes something: it asks
         first if the board is there by chance, and ends if the answer is not yes.
         """
-        shared = shared_boards()
+        shared = SHARED.get()
         if changes and not (shared is not None and shared.is_named) and self.is_by_chance:
             _ask_for_board()
         if shared is not None:

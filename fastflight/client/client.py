@@ -81,7 +81,7 @@ class FastFlightClient:
 
     def devices(self) -> list[Device]:
         """Return the devices of the server."""
-        return [answers.device_of(given) for given in self._connection.act("devices")]
+        return [answers.device_of(fields) for fields in self._connection.act("devices")]
 
     def ls(self, device: str, path: str = "/", *, recursive: bool = False, interrupt: bool = False) -> list[Entry]:
         """Return the entries of a folder; with `recursive`, of the folders below it as well."""
@@ -259,7 +259,7 @@ class FastFlightClient:
 
     def recordings(self) -> list[Recorded]:
         """Return the server's recordings; their `state` says which of them are still being written."""
-        return [answers.recorded_of(given) for given in self._connection.act("recordings")]
+        return [answers.recorded_of(fields) for fields in self._connection.act("recordings")]
 
     def add_device(self, name: str, url: str, *, record: bool = False) -> None:
         """Add a device to the server, until it ends. `record`: also record it. Needs the scope `admin:*`.

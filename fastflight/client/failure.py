@@ -83,33 +83,33 @@ def described(extra_info: bytes | None) -> FastFlightError | None:
         return None
 
 
-def of_description(given: Any) -> FastFlightError | None:
-    """Build the error from a description made by `service.failure`. None if `given` is not a description."""
-    if not isinstance(given, dict) or "what" not in given:
+def of_description(fields: Any) -> FastFlightError | None:
+    """Build the error from a description made by `service.failure`. None if `fields` is not a description."""
+    if not isinstance(fields, dict) or "what" not in fields:
         return None
-    cls = CLASS_OF_CODE.get(str(given.get("code")), FastFlightError)
-    arguments: dict[str, Any] = {"where": str(given.get("where", "")), "hint": str(given.get("hint", ""))}
+    cls = CLASS_OF_CODE.get(str(fields.get("code")), FastFlightError)
+    arguments: dict[str, Any] = {"where": str(fields.get("where", "")), "hint": str(fields.get("hint", ""))}
     if issubclass(cls, DeviceException):
-        arguments |= {"kind": str(given.get("kind", "")), "traceback": str(given.get("traceback", ""))}
+        arguments |= {"kind": str(fields.get("kind", "")), "traceback": str(fields.get("traceback", ""))}
     elif issubclass(cls, ResourceExhausted):
-        return _exhausted(given, arguments)
+        return _exhausted(fields, arguments)
     elif issubclass(cls, BusyError):
-        arguments |= {"holder": str(given.get("holder", ""))}
+        arguments |= {"holder": str(fields.get("holder", ""))}
     elif issubclass(cls, QueryLimit):
-        size = given.get("size")
-        arguments |= {"limit": str(given.get("limit", "")), "size": size if isinstance(size, int | float) else 0.0}
+        size = fields.get("size")
+        arguments |= {"limit": str(fields.get("limit", "")), "size": size if isinstance(size, int | float) else 0.0}
     elif issubclass(cls, DeviceError):
-        arguments |= {"errno": str(given.get("errno", ""))}
-    return cls(str(given["what"]), **arguments)
+        arguments |= {"errno": str(fields.get("errno", ""))}
+    return cls(str(fields["what"]), **arguments)
 
 
-def _exhausted(given: dict[str, Any], arguments: dict[str, Any]) -> FastFlightError:
+def _exhausted(fields: dict[str, Any], arguments: dict[str, Any]) -> FastFlightError:
     try:
-        limit, seconds = int(given.get("limit", 0)), float(given.get("retry_after_seconds", 0))
+        limit, seconds = int(fields.get("limit", 0)), float(fields.get("retry_after_seconds", 0))
     except (TypeError, ValueError, OverflowError):
-        return BusyError(str(given["what"]), **arguments)
-    scope = str(given.get("scope", ""))
-    return ResourceExhausted(str(given["what"]), scope=scope, limit=limit, retry_after_seconds=seconds, **arguments)
+        return BusyError(str(fields["what"]), **arguments)
+    scope = str(fields.get("scope", ""))
+    return ResourceExhausted(str(fields["what"]), scope=scope, limit=limit, retry_after_seconds=seconds, **arguments)
 
 
 # Arrow and gRPC append details to a message, including a traceback of the server. Users should not see them.

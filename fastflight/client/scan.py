@@ -41,14 +41,14 @@ def scan(connection: ServerConnection, request: Request, *, ask_now: bool = True
     def read(
         columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, batch_size: int | None
     ) -> Iterator[pl.DataFrame]:
-        asked, schema = request, columns_of()
+        wanted, schema = request, columns_of()
         if columns is not None:
             used = {*columns, *(() if predicate is None else predicate.meta.root_names())}
-            asked = with_columns(asked, [name for name in schema if name in used], schema)
+            wanted = with_columns(wanted, [name for name in schema if name in used], schema)
         if n_rows is not None:
-            asked = with_limit(asked, n_rows)
+            wanted = with_limit(wanted, n_rows)
         taken = 0
-        with reading_bar(None) as report, connection.stream(asked).reporting(report) as stream:
+        with reading_bar(None) as report, connection.stream(wanted).reporting(report) as stream:
             for batch in stream:
                 frame = pl.DataFrame(batch)
                 if n_rows is not None:

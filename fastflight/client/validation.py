@@ -60,26 +60,26 @@ def digests_in(note: Note) -> list[str]:
         return [text(each) for each in note.get("digests", ())]
 
 
-def text(given: Any) -> str:
-    """Return `given` if it is a string that UTF-8 can encode. Otherwise raise `TypeError` or `UnicodeEncodeError`.
+def text(item: Any) -> str:
+    """Return `item` if it is a string that UTF-8 can encode. Otherwise raise `TypeError` or `UnicodeEncodeError`.
 
     JSON may hold half a surrogate pair, which UTF-8 cannot encode.
     """
-    if not isinstance(given, str):
+    if not isinstance(item, str):
         raise TypeError("not text")
-    given.encode()
-    return given
+    item.encode()
+    return item
 
 
-def whole(given: Any) -> int:
-    """Return `given` if it is an integer from 0 to 2**63 - 1. Otherwise raise `TypeError`."""
-    if type(given) is not int or given not in WHOLE:
+def whole(item: Any) -> int:
+    """Return `item` if it is an integer from 0 to 2**63 - 1. Otherwise raise `TypeError`."""
+    if type(item) is not int or item not in WHOLE:
         raise TypeError("not a number of something")
-    return given
+    return item
 
 
-def content(given: Any) -> bytes:
-    """Return `given` if it is bytes. Otherwise raise `TypeError`."""
-    if not isinstance(given, bytes):
+def content(item: Any) -> bytes:
+    """Return `item` if it is bytes. Otherwise raise `TypeError`."""
+    if not isinstance(item, bytes):
         raise TypeError("not bytes")
-    return given
+    return item

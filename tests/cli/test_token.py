@@ -82,27 +82,6 @@ def test_a_certificate_is_granted_something_without_a_token(tmp_path: Path) -> N
     assert [each.name for each in Book.decode(path.read_bytes()).certificates] == ["lab pc"]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "refused"),
-    [
-        (["ada", "--scope", "read"], "not VERBS:DEVICES. As in read,write:weather-* or admin:*"),
-        (["ada", "--scope", "reed:*"], "no such verb. Did you mean 'read'?"),
-        (["a:b", "--scope", "read:*"], "not a name for a token"),
-        (["ada", "--scope", "read:*", "--expires", "soon"], "not a period. As in 90d, 12h or 30m"),
-        (["ada", "--scope", "read:*", "--expires", "0d"], "not a period"),
-        (["ada", "--certificate", "--scope", "read:*", "--expires", "1d"], "has its own expiry date"),
-        (["ada", "--certificate", "--scope", "read:*", "--out", "x"], "there is no token for a certificate"),
-    ],
-)
-def test_what_cannot_be_granted_is_refused_and_nothing_is_written(
-    tmp_path: Path, arguments: list[str], refused: str
-) -> None:
-    path = tmp_path / "tokens.json"
-    told = run(app, ["token", "add", *arguments, "--file", str(path)])
-    assert told.exit_code == 2 and refused in " ".join(told.stderr.replace("│", " ").split())
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_broken_file_is_left_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "tokens.json"
     path.write_text("{broken")
