@@ -13,8 +13,6 @@ from contextlib import ExitStack, closing
 from dataclasses import replace
 from datetime import datetime
 
-import pyarrow as pa
-
 from fastflight.cluster.shipment import Shipment
 from fastflight.errors import FastFlightError
 from fastflight.gap import Gap, Why
@@ -90,7 +88,7 @@ class FleetCopy:
         meanwhile, the result is an error: the rows after them would take their place for good.
         """
         parts: list[NewRows] = []
-        pieces: list[pa.RecordBatch] = []
+        places: list[int] = []
         at = 0
         for run in shipment.runs:
             log = self._log(run.device, shipment.server)
@@ -99,14 +97,16 @@ class FleetCopy:
             if first < run.next:
                 gap = run.gap if first == run.first else None
                 parts.append(NewRows(log, run.next - first, expected, first, run.paused_until, gap))
-                pieces.append(shipment.rows.slice(at + first - run.first, run.next - first))
+                places.append(at + first - run.first)
                 ends[log] = run.next
             at += run.length
         if not parts:
             return []
         self.store.wait_for_room()
-        is_whole = sum(part.length for part in parts) == at
-        return self.store.append(shipment.rows if is_whole else joined(pieces), parts)
+        rows = shipment.rows
+        if sum(part.length for part in parts) < at:
+            rows = joined([rows.slice(place, part.length) for place, part in zip(places, parts, strict=True)])
+        return self.store.append(rows, parts)
 
     def _log(self, device: str, server: str) -> Log:
         logs = self._logs.get(device, {})

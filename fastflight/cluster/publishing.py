@@ -175,21 +175,21 @@ class Publisher:
         """Return those of `rows` that are not handed over yet, and their runs, each with what is missing before it."""
         names = {each.id: each.name for name in self._buffer.names() if (each := self._buffer.find(name)) is not None}
         ends: dict[str, int] = {}
-        found: list[tuple[int, Run, int]] = []
-        parts: list[pa.RecordBatch] = []
+        found: list[tuple[int, int, Run, int]] = []
         every = runs_of(rows)
         for number, at, first, length in every:
             run = Run(names[number], first, length)
             before = ends.get(run.device, self._handed.get(run.device, 0))
             if run.next > before:
-                found.append((number, run, before))
-                parts.append(rows.slice(at, length))
+                found.append((number, at, run, before))
                 ends[run.device] = run.next
         if not found:
             return None, []
-        new = rows if len(found) == len(every) else joined(parts)
-        gaps = self._buffer.gaps((number, before, run.first) for number, run, before in found)
-        runs = [self._with_gap(run, before, gaps.get(number, [])) for number, run, before in found]
+        new = rows
+        if len(found) < len(every):
+            new = joined([rows.slice(at, run.length) for _, at, run, _ in found])
+        gaps = self._buffer.gaps((number, before, run.first) for number, _, run, before in found)
+        runs = [self._with_gap(run, before, gaps.get(number, [])) for number, _, run, before in found]
         return pa.RecordBatch.from_arrays(new.columns[2:], schema=LOG_SCHEMA), runs
 
     def _with_gap(self, run: Run, before: int, gaps: Sequence[Gap]) -> Run:
