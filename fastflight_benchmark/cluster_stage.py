@@ -23,12 +23,10 @@ from fastflight.app.nats_servers import NatsServers, nats_servers
 from fastflight.client import FastFlightClient
 from fastflight.cluster.placement import rankings
 from fastflight.errors import FastFlightError
-from fastflight_benchmark.cores import cpu_seconds
 from fastflight_benchmark.peers.running import FREE_PORT
-from fastflight_benchmark.printing import Fleet, printing
+from fastflight_benchmark.printing_boards import Fleet, Printed, printing
 from fastflight_benchmark.printing_boards import Options as Boards
-from fastflight_benchmark.printing_boards import Printed
-from fastflight_benchmark.spawned import Spawned, spawned
+from fastflight_benchmark.processes import Spawned, cpu_seconds, spawned
 
 # As few as bear the loss of one.
 NATS_NODES = 3
@@ -56,6 +54,14 @@ class Used:
     threads: int
     nats_cpu: float
     messages: int
+
+
+def idle_percent(before: Any, after: Any) -> float:
+    """Return the percentage of all cores that was idle between two `psutil.cpu_times()`."""
+    spent = {name: getattr(after, name) - getattr(before, name) for name in before._fields}
+    # The time of guests is already part of the time of users.
+    total = sum(seconds for name, seconds in spent.items() if not name.startswith("guest"))
+    return 100 * (spent["idle"] + spent.get("iowait", 0.0)) / total if total else 0.0
 
 
 class Stage:

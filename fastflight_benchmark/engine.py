@@ -1,31 +1,54 @@
 """The engine of all suites: figures become rows, and rows become a table, a CSV and a JSON file.
 
-A suite is a module with a `SUITE`. Its `run` gets a `Bench`. It measures each *cell* (a combination of labels, such as
-rows in a batch and clients at once) with each *contender* (a server, a tool, a path) and gives every figure to
-`Bench.add`, with the number of the round. In a round every contender is measured once, one directly after the other, in
-an order that is reversed with each round (`Bench.order`), so that drift affects all of them. Ratios are medians of the
-ratios of one round.
+A suite is a module with a `SUITE`. Its `run` gets a `Bench`, and calls `Bench.measure` for each *cell* (a combination
+of labels, such as rows in a batch and clients at once) with the *contenders* (a server, a tool, a path). In a round
+every contender is measured once, one directly after the other, in an order that is reversed with each round, so that
+drift affects all of them. Ratios are medians of the ratios of one round.
 """
 
 from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
+import pyarrow as pa
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from fastflight.errors import FastFlightError, RequestError
+from fastflight.errors import FastFlightError, ProtocolError, RequestError
 from fastflight_benchmark.result import LESS, MORE, NEUTRAL, Label, Result, Row
 
-__all__ = ["LESS", "MORE", "NEUTRAL", "Bench", "Measure", "Suite", "integers", "overridden"]
+__all__ = [
+    "LESS",
+    "MIB",
+    "MORE",
+    "NEUTRAL",
+    "WARM_UP",
+    "Bench",
+    "Contender",
+    "Figures",
+    "Measure",
+    "Suite",
+    "WrongPath",
+    "integers",
+    "overridden",
+]
 
 Scope = TypeVar("Scope")
-Contender = TypeVar("Contender")
+T = TypeVar("T")
+# Figures by the names of measures, with `_` for a space; NaN is left out.
+Figures: TypeAlias = Mapping[str, float]
+Contender: TypeAlias = Callable[[], Figures]
 SERVER = "server"
+MIB = 2**20
+WARM_UP = 0
+
+
+class WrongPath(ProtocolError):
+    """A server took another path than requested, so the result would have the wrong name. It ends the run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +104,11 @@ class Bench:
         self.facts["scope"] = {each.name: getattr(chosen, each.name) for each in fields(chosen)}  # type: ignore[arg-type]
         return chosen
 
-    def rounds(self, each: int = 1) -> range:
-        """Return the numbers of all rounds, if a run has `each`."""
-        return range(1, self.runs * each + 1)
+    def rounds(self, each: int = 1, run: int | None = None) -> range:
+        """Return the numbers of all rounds, or those of one run, if a run has `each`."""
+        return range(1, self.runs * each + 1) if run is None else range((run - 1) * each + 1, run * each + 1)
 
-    def order(self, contenders: Sequence[Contender], round_: int) -> Sequence[Contender]:
+    def order(self, contenders: Sequence[T], round_: int) -> Sequence[T]:
         """Return the contenders in the order of a round."""
         return contenders if round_ % 2 else contenders[::-1]
 
@@ -100,8 +123,24 @@ class Bench:
             self._step(", ".join(f"{key} {value}" for key, value in labels.items()))
         return chosen
 
+    def measure(
+        self,
+        cell: Mapping[str, Label],
+        contenders: Mapping[str, Contender],
+        rounds: Iterable[int],
+        warm_up: bool = False,
+    ) -> None:
+        """Measure the chosen contenders of a cell in turns, in each round. With `warm_up`, once more before."""
+        chosen = [name for name in contenders if self.wants(cell, name)]
+        for round_ in (WARM_UP, *rounds) if warm_up else rounds:
+            for name in self.order(chosen, round_):
+                with self.attempt(cell, name):
+                    figures = contenders[name]()
+                    if round_ != WARM_UP:
+                        self.add(cell, name, round_, **figures)
+
     def add(self, cell: Mapping[str, Label], contender: str, round_: int, **figures: float) -> None:
-        """Keep the figures of a contender in a round. Names have `_` for a space; NaN is left out."""
+        """Keep the figures of a contender in a round."""
         for name, value in figures.items():
             if math.isnan(value):
                 continue
@@ -114,6 +153,11 @@ class Bench:
             row.put(round_, value)
             self._step("")
 
+    def known(self, cell: Mapping[str, Label], contender: str, measure: str) -> Sequence[float]:
+        """Return the figures so far."""
+        row = self._rows.get((*cell.items(), contender, measure))
+        return [] if row is None else row.known
+
     def fail(self, where: str, error: object) -> None:
         """Note a failed measurement; the others go on, and the exit code will be 1."""
         self.errors.append(f"{where}: {error}")
@@ -123,7 +167,9 @@ class Bench:
         """Note an error of the block as a failed measurement of this contender."""
         try:
             yield
-        except (FastFlightError, OSError) as error:
+        except WrongPath:
+            raise
+        except (FastFlightError, OSError, pa.ArrowException) as error:
             self.fail(f"{contender}, {', '.join(f'{key} {value}' for key, value in cell.items())}", error)
 
     @contextlib.contextmanager

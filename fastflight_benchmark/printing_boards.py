@@ -26,8 +26,10 @@ import socket
 import sys
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+
+from fastflight_benchmark.processes import Worker
 
 # A listening and a connected socket for each board, and some for the process itself.
 DESCRIPTORS_PER_BOARD, OTHER_DESCRIPTORS = 2, 64
@@ -187,6 +189,41 @@ def _raise_descriptor_limit(descriptors: int) -> None:
 
 def _say(what: object) -> None:
     print(json.dumps(what), flush=True)
+
+
+class Fleet:
+    """Boards that print at `urls`. Each prints while a client is connected; with `waiting`, only after `start`."""
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+        self.pid = worker.pid
+        self.urls: Sequence[str] = [f"socket://127.0.0.1:{port}" for port in worker.hear()]
+
+    def toml(self) -> str:
+        """Return a fleet file in which they are named `board-0`, `board-1` and so on."""
+        return "".join(f'[devices.board-{number}]\nurl = "{url}"\n' for number, url in enumerate(self.urls))
+
+    def start(self) -> None:
+        """Start printing, if the boards were started with `waiting`."""
+        self._ask("start")
+
+    def count(self) -> list[Printed]:
+        """Return what each board has printed so far."""
+        return self._ask("count")
+
+    def stop(self) -> list[Printed]:
+        """Stop printing. Return what each board has printed."""
+        return self._ask("stop")
+
+    def _ask(self, word: str) -> list[Printed]:
+        return [Printed(**each) for each in self._worker.ask(word)]
+
+
+@contextlib.contextmanager
+def printing(options: Options) -> Iterator[Fleet]:
+    """Start printing boards; they end with the context."""
+    with Worker("fastflight_benchmark.printing_boards", json.dumps(asdict(options))) as worker:
+        yield Fleet(worker)
 
 
 if __name__ == "__main__":

@@ -19,19 +19,14 @@ import typer
 from pyarrow import flight
 
 from fastflight import Mock
-from fastflight.errors import DataError, ProtocolError
+from fastflight.errors import DataError
 from fastflight.service import Catalog, decode
 from fastflight.sources import mock
 from fastflight_benchmark.contenders import CONTENDERS
+from fastflight_benchmark.engine import MIB, WrongPath
 from fastflight_benchmark.loading.reading import Answer
 
-MIB = 1024 * 1024
-
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-
-
-class WrongPath(ProtocolError):
-    """The server took another path than requested, so the result would have the wrong name."""
 
 
 class BarePeer(flight.FlightServerBase):  # type: ignore[misc]

@@ -1,13 +1,12 @@
 """Load from ghz, a load tool for gRPC services, which uses neither Python nor Arrow.
 
-`peers.wire` makes the description of Flight's methods that ghz needs. ghz counts every complete answer with status OK
-as correct; the Flight clients (`calling`) check the content of the answers.
+It needs Flight's methods as a protobuf file (`PROTO`), with the messages and fields that it writes. ghz counts every
+complete answer with status OK as correct; the Flight clients (`calling`) check the content of the answers.
 """
 
 from __future__ import annotations
 
 import json
-import subprocess
 import tempfile
 from collections import Counter
 from collections.abc import Mapping
@@ -18,8 +17,26 @@ from pyarrow import flight
 
 from fastflight.errors import TransportError
 from fastflight_benchmark.loading.calling import DO_ACTION, DO_GET, GET_FLIGHT_INFO
-from fastflight_benchmark.peers import wire
+from fastflight_benchmark.processes import finished
 
+SERVICE = "arrow.flight.protocol.FlightService"
+# Numbers and names are those of the Flight protocol. Fields and methods that are not used here are left out.
+PROTO = """
+syntax = "proto3";
+package arrow.flight.protocol;
+
+service FlightService {
+  rpc DoGet(Ticket) returns (stream FlightData) {}
+  rpc GetFlightInfo(FlightDescriptor) returns (FlightInfo) {}
+  rpc DoAction(Action) returns (stream Result) {}
+}
+message Ticket { bytes ticket = 1; }
+message FlightDescriptor { int32 type = 1; bytes cmd = 2; }
+message Action { string type = 1; bytes body = 2; }
+message Result { bytes body = 1; }
+message FlightInfo { bytes schema = 1; }
+message FlightData { bytes data_header = 2; bytes data_body = 1000; }
+"""
 METHODS = {DO_GET: "DoGet", GET_FLIGHT_INFO: "GetFlightInfo", DO_ACTION: "DoAction"}
 # ghz may take this much longer than the load: it opens connections and writes its report.
 EXTRA_SECONDS = 30.0
@@ -40,14 +57,14 @@ def load(
 ) -> Mapping[str, Any]:
     """Load a server. Return ghz's report: `count`, `rps`, `total`, `details` with each `latency` in nanoseconds."""
     with tempfile.TemporaryDirectory(prefix="fastflight-ghz-") as folder:
-        description, request = Path(folder) / "flight.protoset", Path(folder) / "request"
-        description.write_bytes(wire.description())
+        description, request = Path(folder) / "flight.proto", Path(folder) / "request"
+        description.write_text(PROTO, encoding="utf-8")
         request.write_bytes(message(operation, payload))
         command = [
             str(program),
             "--insecure",
-            f"--protoset={description}",
-            f"--call={wire.SERVICE}/{METHODS[operation]}",
+            f"--proto={description}",
+            f"--call={SERVICE}/{METHODS[operation]}",
             f"--binary-file={request}",
             f"--connections={connections}",
             f"--concurrency={connections}",
@@ -56,20 +73,11 @@ def load(
             "--format=json",
             location.partition("://")[2],
         ]
-        try:
-            done = subprocess.run(
-                command,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                timeout=seconds + EXTRA_SECONDS,
-                check=False,
-            )
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise TransportError(f"ghz did not run to its end: {error}", where=location) from error
-    if done.returncode or not done.stdout.startswith("{"):
-        raise TransportError(f"ghz failed: {(done.stderr or done.stdout).strip()[-SHOWN_CHARACTERS:]}", where=location)
-    report: Mapping[str, Any] = json.loads(done.stdout)
+        text = finished(command, seconds + EXTRA_SECONDS).output
+    try:
+        report: Mapping[str, Any] = json.loads(text)
+    except ValueError as error:
+        raise TransportError(f"ghz wrote no report: {text[:SHOWN_CHARACTERS]}", where=location) from error
     return report
 
 

@@ -17,10 +17,11 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
-from fastflight_benchmark.cores import MIB
+from fastflight.errors import DataError
+from fastflight_benchmark.engine import MIB
 from fastflight_benchmark.loading.process import from_json
 from fastflight_benchmark.loading.reading import Answer
-from fastflight_benchmark.worker import Worker
+from fastflight_benchmark.processes import Worker
 
 MODULE = "fastflight_benchmark.loading.process"
 PROCESSES = 2 * (os.cpu_count() or 1)
@@ -30,7 +31,7 @@ LEAD_SECONDS = 0.03
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One read: when it was requested, when its last byte arrived, its answer. `error` is empty if it is correct."""
+    """One read: when it was requested, when its last byte arrived, its answer, or the error."""
 
     began: float
     ended: float
@@ -47,9 +48,11 @@ class Outcome:
         return self.answer.first - self.began if self.answer else float("nan")
 
     @property
-    def bytes(self) -> int:
-        """The bytes of the answer; 0 if it was wrong."""
-        return self.answer.bytes if self.answer and not self.error else 0
+    def correct(self) -> Answer:
+        """The answer. `DataError` if there was an error."""
+        if self.answer is None:
+            raise DataError(self.error, where="an answer")
+        return self.answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +69,8 @@ class Burst:
 
     @property
     def throughput_mbps(self) -> float:
-        """MiB/s of all answers together. A failed answer counts as 0 bytes."""
-        return sum(one.bytes for one in self.outcomes) / MIB / self.seconds
+        """MiB/s of all answers together. `DataError` if one failed."""
+        return sum(one.correct.bytes for one in self.outcomes) / MIB / self.seconds
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from fastflight.concurrency import Shard
 from fastflight.device import Device
 from fastflight.errors import FastFlightError, ProtocolError, TransportError
 from fastflight_benchmark.contents import HOLDER, path_of, pieces
-from fastflight_benchmark.table import WrongPath
+from fastflight_benchmark.engine import WrongPath
 
 T = TypeVar("T")
 

@@ -11,17 +11,17 @@ import importlib.metadata
 import os
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+
+from fastflight.errors import TransportError
+from fastflight_benchmark.processes import finished
 
 BUILD = Path(__file__).parents[2] / "build" / "benchmark"
 NAMESAKE = "fastflight==0.4.*"
 GHZ = "github.com/bojand/ghz/cmd/ghz@v0.93.0"
-# An error text is shortened to its end, where the reason usually stands.
-SHOWN_CHARACTERS = 300
 # Enough for a download and, for ghz, a compilation on a slow machine.
 MOST_SECONDS = 600.0
 
@@ -40,14 +40,16 @@ def namesake(say: Say, build: Path = BUILD) -> Path:
     python = folder / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
     if folder.exists():
         return python
-    uv = _tool("uv", sys.executable)
+    uv = shutil.which("uv", path=str(Path(sys.executable).parent)) or shutil.which("uv")
+    if uv is None:
+        raise Missing(f"uv is neither beside {sys.executable} nor on the path")
     say(f"making an environment for {NAMESAKE}")
     build.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f"{folder.name}-", dir=build, ignore_cleanup_errors=True) as temporary:
         made = Path(temporary) / "environment"
-        _run([*uv, "venv", "--quiet", "--relocatable", "--python", sys.executable, str(made)])
+        _run([uv, "venv", "--quiet", "--relocatable", "--python", sys.executable, str(made)])
         where = str(made / python.relative_to(folder))
-        _run([*uv, "pip", "install", "--quiet", "--python", where, NAMESAKE, f"pyarrow=={arrow}"])
+        _run([uv, "pip", "install", "--quiet", "--python", where, NAMESAKE, f"pyarrow=={arrow}"])
         # A rename makes the environment appear complete or not at all. If another process was faster, its one stays.
         with contextlib.suppress(OSError):
             made.rename(folder)
@@ -68,7 +70,7 @@ def ghz(say: Say, build: Path = BUILD) -> Path:
         raise Missing("ghz is not on the path, and neither is go, which could build it")
     say(f"installing {GHZ}")
     folder.mkdir(parents=True, exist_ok=True)
-    _run([go, "install", GHZ], {"GOBIN": str(folder)})
+    _run([go, "install", GHZ], {**os.environ, "GOBIN": str(folder)})
     return program
 
 
@@ -77,39 +79,13 @@ def ghz_version(program: Path) -> str:
     go = shutil.which("go")
     if go is None:
         return "unknown"
-    info = subprocess.run([go, "version", "-m", str(program)], capture_output=True, text=True, check=False).stdout
+    info = finished([go, "version", "-m", str(program)], MOST_SECONDS, right=frozenset()).output
     found = re.search(r"^\s*mod\s+\S+\s+(\S+)", info, re.MULTILINE)
     return found[1] if found else "unknown"
 
 
-def installed(python: Path, package: str) -> str:
-    """Return the version of a package in another environment."""
-    code = f"import importlib.metadata; print(importlib.metadata.version({package!r}))"
-    return subprocess.run([str(python), "-c", code], capture_output=True, text=True, check=True).stdout.strip()
-
-
-def _tool(name: str, python: str) -> Sequence[str]:
-    """Return a program beside this interpreter, or on the path."""
-    beside = shutil.which(name, path=str(Path(python).parent))
-    found = beside or shutil.which(name)
-    if found is None:
-        raise Missing(f"{name} is neither beside {python} nor on the path")
-    return [found]
-
-
-def _run(command: Sequence[str], environment: dict[str, str] | None = None) -> None:
+def _run(command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
     try:
-        done = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=MOST_SECONDS,
-            check=False,
-            env=os.environ | (environment or {}),
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise Missing(f"{command[0]}: {error}") from error
-    if done.returncode:
-        reason = (done.stderr or done.stdout).strip()[-SHOWN_CHARACTERS:] or f"exit code {done.returncode}"
-        raise Missing(f"{' '.join(command[:3])} failed: {reason}")
+        finished(command, MOST_SECONDS, environment=environment, where=" ".join(command[:3]))
+    except TransportError as error:
+        raise Missing(str(error)) from error

@@ -6,8 +6,8 @@
 It carries out lines of input:
 
 - `hello`: it answers `ready`.
-- `echo N`: it sends the next N bytes back as they arrive. `echo N SEED` sends them in segments of random sizes.
-- `give N CONTENT`: it prepares N bytes, answers `ready`, and sends them after the next line.
+- `echo N`: it sends the next N bytes back as they arrive.
+- `give N CONTENT CHUNK`: it prepares N bytes, answers `ready`, and sends them after the next line, `CHUNK` at once.
 - `take N`: it allocates memory, answers `ready`, reads N bytes, answers `k` as soon as it has the last one, and then
   sends their sha256. So no memory is allocated while the client measures time.
 
@@ -48,20 +48,27 @@ def allocated(count: int) -> bytearray:
     return bytearray(b"\x01") * count
 
 
+def send(descriptor: int, data: bytes, chunk: int = READ_BYTES) -> None:
+    """Write all of `data`, at most `chunk` bytes at once."""
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(descriptor, rest[:chunk]) :]
+
+
 def serve(descriptor: int) -> None:
     """Carry out the lines from `descriptor` until it ends."""
     with contextlib.suppress(OSError):
         while line := _line(descriptor):
             match line.split():
                 case ["hello"]:
-                    _send(descriptor, READY)
-                case ["echo", count, *seed]:
-                    _echo(descriptor, int(count), random.Random(seed[0]) if seed else None)
-                case ["give", count, kind]:
+                    send(descriptor, READY)
+                case ["echo", count]:
+                    _echo(descriptor, int(count))
+                case ["give", count, kind, chunk]:
                     data = content(kind, int(count))
-                    _send(descriptor, READY)
+                    send(descriptor, READY)
                     _line(descriptor)
-                    _send(descriptor, data)
+                    send(descriptor, data, int(chunk))
                 case ["take", count]:
                     _take(descriptor, int(count))
 
@@ -77,33 +84,23 @@ def _line(descriptor: int) -> str:
     return line.decode(errors="replace")
 
 
-def _echo(descriptor: int, count: int, segments: random.Random | None) -> None:
-    while count:
-        most = segments.randint(1, READ_BYTES) if segments else READ_BYTES
-        data = os.read(descriptor, min(count, most))
-        if not data:
-            return
+def _echo(descriptor: int, count: int) -> None:
+    while count and (data := os.read(descriptor, min(count, READ_BYTES))):
         count -= len(data)
-        _send(descriptor, data)
+        send(descriptor, data)
 
 
 def _take(descriptor: int, count: int) -> None:
     taken = allocated(count)
-    _send(descriptor, READY)
+    send(descriptor, READY)
     rest = memoryview(taken)
     while rest:
         got = os.readv(descriptor, [rest[:READ_BYTES]])
         if not got:
             return
         rest = rest[got:]
-    _send(descriptor, b"k")
-    _send(descriptor, hashlib.sha256(taken).hexdigest().encode() + b"\n")
-
-
-def _send(descriptor: int, data: bytes) -> None:
-    rest = memoryview(data)
-    while rest:
-        rest = rest[os.write(descriptor, rest[:READ_BYTES]) :]
+    send(descriptor, b"k")
+    send(descriptor, hashlib.sha256(taken).hexdigest().encode() + b"\n")
 
 
 def _serve_socket(client: socket.socket) -> None:

@@ -1,10 +1,9 @@
 """The compared relays, each as a server. It has a port for each size of read, and prints the ports in this order.
 
-    python -m fastflight_benchmark.peers.relays (ours | library | plain) READ_BYTES...
+    python -m fastflight_benchmark.peers.relays (ours | library) READ_BYTES...
 
 `ours` is the gateway's relay. `library` reads the target with asyncio's streams and sends each read as a message with
-the `websockets` library, without compression; a client's first message names the target. `plain` copies from socket to
-socket with `recv_into` and `sendall`, in threads and without WebSocket; a client's first line names the target.
+the `websockets` library, without compression; a client's first message names the target.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from collections.abc import Sequence
 from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 
-OURS, LIBRARY, PLAIN = "ours", "library", "plain"
+OURS, LIBRARY = "ours", "library"
 HOST = "127.0.0.1"
 # The same size as in the gateway's relay.
 RECEIVE_BUFFER_BYTES = 256 * 1024
@@ -75,47 +74,27 @@ async def _library(sizes: Sequence[int]) -> None:
 
 
 async def _library_stream(ws: ServerConnection, size: int) -> None:
-    reader, writer = await asyncio.open_connection(sock=_connected(str(await ws.recv())), limit=size)
-    writer.write(bytes(await ws.recv(decode=False)))
-    while data := await reader.read(size):
-        await ws.send(data)
-    writer.close()
-
-
-def plain(sizes: Sequence[int]) -> None:
-    listeners = [socket.create_server((HOST, 0)) for _ in sizes]
-    for listener, size in zip(listeners, sizes, strict=True):
-        threading.Thread(target=_accept, args=(listener, size), daemon=True).start()
-    announce([listener.getsockname()[1] for listener in listeners])
-    threading.Event().wait()
-
-
-def _accept(listener: socket.socket, size: int) -> None:
-    while True:
-        client, _ = listener.accept()
-        threading.Thread(target=_plain_stream, args=(client, size), daemon=True).start()
-
-
-def _plain_stream(client: socket.socket, size: int) -> None:
-    with client, contextlib.suppress(OSError), client.makefile("rb", buffering=0) as lines:
-        with _connected(lines.readline().decode().strip()) as target:
-            target.setblocking(True)
-            target.sendall(lines.readline())
-            buffer = bytearray(size)
-            view = memoryview(buffer)
-            while received := target.recv_into(buffer):
-                client.sendall(view[:received])
-
-
-def _connected(target: str) -> socket.socket:
-    host, _, port = target.rpartition(":")
+    host, _, port = str(await ws.recv()).rpartition(":")
     sock = socket.socket()
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
     sock.connect((host, int(port)))
-    return sock
+    reader, writer = await asyncio.open_connection(sock=sock, limit=size)
+
+    async def send() -> None:
+        while data := await reader.read(size):
+            await ws.send(data)
+
+    sending = asyncio.create_task(send())
+    try:
+        async for message in ws:
+            assert isinstance(message, bytes)
+            writer.write(message)
+    finally:
+        sending.cancel()
+        writer.close()
 
 
-RELAYS = {OURS: ours, LIBRARY: library, PLAIN: plain}
+RELAYS = {OURS: ours, LIBRARY: library}
 
 
 if __name__ == "__main__":

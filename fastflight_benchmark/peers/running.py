@@ -1,44 +1,27 @@
-"""Starts the servers of a run, each in a process of its own, and measures their processor time."""
+"""Starts the servers of a run, each in a process of its own."""
 
 from __future__ import annotations
 
 import contextlib
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import psutil
-
 from fastflight import Mock
 from fastflight.client import FastFlightClient
-from fastflight.errors import DataError, TransportError
+from fastflight.errors import TransportError
 from fastflight.sources import pacer
 from fastflight_benchmark.contenders import BARE, MODES, NAMESAKES
-from fastflight_benchmark.cores import cpu_seconds
 from fastflight_benchmark.peers import environment
 from fastflight_benchmark.peers.environment import Missing, Say
-from fastflight_benchmark.spawned import Spawned, spawned, spawned_by
+from fastflight_benchmark.processes import Spawned, finished, spawned, spawned_by
 
 SERVER = "fastflight_benchmark.start_flight_server"
 TABLE = "fastflight_benchmark.table"
 FREE_PORT = "grpc://127.0.0.1:0"
+TOKEN_SECONDS = 60.0
 NAMESAKE_SCRIPT = Path(__file__).with_name("namesake.py")
-
-
-class Served:
-    """A server that answers at `location`. `pid` is None if it was not started here."""
-
-    def __init__(self, location: str, pid: int | None = None) -> None:
-        self.location = location
-        self.pid = pid
-        own = [] if pid is None else [psutil.Process(pid)]
-        self._processes = own + [child for process in own for child in process.children(recursive=True)]
-
-    def cpu_seconds(self) -> float:
-        """Return the processor time so far of its process and its children; NaN if its process is unknown."""
-        return sum(map(cpu_seconds, self._processes)) if self._processes else float("nan")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,19 +33,19 @@ class Servers:
     missing: Mapping[str, str] = field(default_factory=dict)
 
     @contextlib.contextmanager
-    def running(self, named: str | None) -> Iterator[dict[str, Served]]:
+    def running(self, named: str | None) -> Iterator[dict[str, Spawned]]:
         """Start all servers and yield them by the names of contenders.
 
         `named` is the URL of a fastflight server that already runs; without it, one is started.
         """
         with contextlib.ExitStack() as stack:
-            own = Served(named) if named else _served(stack.enter_context(spawned(SERVER, "--server", FREE_PORT)))
-            found: dict[str, Served] = dict.fromkeys(MODES, own)
+            own = Spawned(named) if named else stack.enter_context(spawned(SERVER, "--server", FREE_PORT))
+            found: dict[str, Spawned] = dict.fromkeys(MODES, own)
             if BARE in self.wanted:
-                found[BARE] = _served(stack.enter_context(spawned(TABLE, "--server", FREE_PORT)))
+                found[BARE] = stack.enter_context(spawned(TABLE, "--server", FREE_PORT))
             if self.namesake is not None:
                 command = [str(self.namesake), "-I", str(NAMESAKE_SCRIPT), "--pacer", str(pacer.__file__)]
-                peer = _served(stack.enter_context(spawned_by(command, NAMESAKE_SCRIPT.name)))
+                peer = stack.enter_context(spawned_by(command, NAMESAKE_SCRIPT.name))
                 found |= dict.fromkeys(NAMESAKES, peer)
             yield found
 
@@ -93,14 +76,7 @@ def named_server(location: str, say: Say) -> str | None:
     return location
 
 
-def _served(spawned: Spawned) -> Served:
-    return Served(spawned.location, spawned.pid)
-
-
 def add_token(file: Path, name: str, scope: str) -> str:
     """Add a token to the token file of a server, which is made if there is none. Return the token."""
     command = [sys.executable, "-m", "fastflight", "token", "add", name, "--scope", scope, "--file", str(file)]
-    added = subprocess.run(command, capture_output=True, text=True, check=False)
-    if added.returncode:
-        raise DataError(f"no token was made: {added.stderr.strip()}")
-    return added.stdout.strip()
+    return finished(command, TOKEN_SECONDS).output.strip()

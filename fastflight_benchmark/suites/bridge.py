@@ -1,43 +1,51 @@
-"""Suite `bridge`: the cost of `fastflight bridge`, compared with other bridges and with the device alone.
+"""Suite `bridge`: what `fastflight bridge` costs, compared with the device alone.
 
-Its parts: `visit` (connect, enter the raw REPL, evaluate `1+1`, close) by our client, pyserial and mpremote;
-`round trip` of one byte; `bulk`, content each way, compared afterwards; `idle`, sessions without traffic. Every server
-is a process, as its users run it, on this computer's loopback.
+Its parts: `visit` (connect to a board, enter the raw REPL, evaluate `1+1`, close) by our client; `round trip` of one
+byte; `bulk`, content each way, compared afterwards; `idle`, sessions without traffic. The bridge is a process, as its
+users run it, on this computer's loopback. Except for visits, a device that only moves bytes is behind it.
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import importlib.metadata
+import re
 import socket
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import median
 
 import numpy as np
-import psutil
 
-from fastflight_benchmark.cores import cpu_seconds
-from fastflight_benchmark.engine import LESS, MORE, Bench, Measure, Suite
-from fastflight_benchmark.loading import visits
+from fastflight.errors import DataError, FastFlightError
+from fastflight.protocol import Conversation, Output, RawRepl
+from fastflight.transport import parse_url
+from fastflight.transport import run as converse
+from fastflight_benchmark.engine import LESS, MORE, Bench, Figures, Measure, Suite
 from fastflight_benchmark.loading.wire import Wire
-from fastflight_benchmark.peers import bridges
-from fastflight_benchmark.peers.bridges import FASTFLIGHT, RAW, RFC2217, SER2NET, SOCAT, VIEWERS, NotInstalled
 from fastflight_benchmark.peers.null_device import ESCAPED, RANDOM
+from fastflight_benchmark.processes import Spawned, spawned
 from fastflight_benchmark.result import Label
 from fastflight_benchmark.simulated import SimulatedBoard
 
 VISIT, ROUND_TRIP, BULK, IDLE = "visit", "round trip", "bulk", "idle"
 TERMINAL, SOCKET = "terminal", "socket"
-ALONE = "device alone"
-OURS = {RAW: "fastflight raw", RFC2217: "fastflight rfc2217"}
-BAUD = 115_200
-SCHEMES = {RAW: "socket", RFC2217: "rfc2217"}
+DEVICES = (TERMINAL, SOCKET)
+ALONE, RAW, RFC2217, VIEWERS = "device alone", "fastflight raw", "fastflight rfc2217", "viewers"
+OURS = (RAW, RFC2217)
+CONTENDERS = (ALONE, *OURS)
+NULL_DEVICE = "fastflight_benchmark.peers.null_device"
+# What `fastflight bridge` prints when it has started: the device's URL, and those of its ports.
+SHARED = re.compile(r"\S+ at (.*)")
+PORT = re.compile(r"(viewers at )?(rfc2217|socket)://([\d.]+:\d+)")
+# The rate of the board, and of a null device: the highest that systems accept, because it has no pace.
+BAUD, HIGHEST_BAUD = 115_200, 4_000_000
+CODE, ANSWER = b"print(1+1)", b"2"
+VISIT_SECONDS = 20.0
 # The pause between two visits, in which server and board finish the last one: a small write to a serial port may wait
 # 50 ms to be sent together with others.
 SETTLE_SECONDS = 0.1
@@ -63,62 +71,39 @@ FULL = Scope(5, 1000, 16_000_000, 256_000_000, 10.0, 5)
 QUICK = Scope(1, 200, 2_000_000, 32_000_000, 0.5, 1)
 
 
-@dataclass(frozen=True, slots=True)
-class Way:
-    """A way to a null device. ser2net moves only this `share` of the bytes, because all of them would take minutes."""
-
-    name: str
-    server: str
-    port: str
-    device: str
-    share: float = 1.0
-
-
-WAYS = tuple(
-    way
-    for device in (TERMINAL, SOCKET)
-    for way in (
-        Way(ALONE, "", "", device),
-        Way(OURS[RAW], FASTFLIGHT, RAW, device),
-        Way(OURS[RFC2217], FASTFLIGHT, RFC2217, device),
-        Way(SOCAT, SOCAT, RAW, device),
-        Way(SER2NET, SER2NET, RFC2217, device, 1 / 4),
-    )
-    if (way.server, device) != (SER2NET, SOCKET)
-)
-
-
 def run(bench: Bench) -> None:
     """Measure all parts."""
     scope = bench.scope(FULL, QUICK)
-    bench.facts["versions"] = {name: importlib.metadata.version(name) for name in ("mpremote", "pyserial")}
     _visits(bench, scope.visits)
-    for round_ in bench.rounds():
-        _round_trips(bench, scope.round_trips, round_)
-        for way in bench.order(WAYS, round_):
-            size = scope.terminal_bytes if way.device == TERMINAL else scope.socket_bytes
-            _bulk(bench, way, int(size * way.share), round_)
-    _idle(bench, scope.idle_seconds, scope.idle_bridges)
+    for device in DEVICES:
+        size = scope.terminal_bytes if device == TERMINAL else scope.socket_bytes
+        for round_ in bench.rounds():
+            _round_trips(bench, device, scope.round_trips, round_)
+            for kind in (RANDOM, ESCAPED):  # Telnet doubles 0xFF
+                cell: dict[str, Label] = {"part": BULK, "device": device, "content": kind}
+                contenders = {name: partial(_bulk, name, device, kind, size) for name in CONTENDERS}
+                bench.measure(cell, contenders, [round_])
+        _idle(bench, device, scope.idle_seconds, scope.idle_bridges)
+
+
+@contextlib.contextmanager
+def bridge(device: str, *, baud: int = HIGHEST_BAUD, viewers: bool = False) -> Iterator[tuple[Spawned, dict[str, str]]]:
+    """Start a bridge in front of a terminal (its path) or a socket. Yield its process and the address of each port."""
+    url = f"serial://{device}?baud={baud}" if device.startswith("/") else f"socket://{device}"
+    options = ["--rfc2217", "0", "--socket", "0", *(["--viewers", "0"] if viewers else [])]
+    with spawned("fastflight", "bridge", url, *options, pattern=SHARED) as process:
+        kinds = {"rfc2217": RFC2217, "socket": RAW}
+        ports = {VIEWERS if seen else kinds[kind]: address for seen, kind, address in PORT.findall(process.location)}
+        yield process, ports
 
 
 def _visits(bench: Bench, each: int) -> None:
-    """Visit a board through both ports of a bridge and without one, with and without a soft reset."""
-    with _board() as bridged, _board() as bare, bridges.fastflight(bridged, baud=BAUD) as bridge:
-        urls = {port: f"{SCHEMES[port]}://{bridge.ports[port][0]}:{bridge.ports[port][1]}" for port in (RAW, RFC2217)}
-        urls["none"] = bare
-        with asyncio.Runner() as runner:
-            clients = visits.visits(runner)
-            for round_ in bench.rounds(each):
-                for port, url in urls.items():
-                    for reset in (False, True):
-                        cell: dict[str, Label] = {"part": VISIT, "bridge": port, "soft reset": str(reset)}
-                        for client in bench.order(list(clients), round_):
-                            if bench.wants(cell, client):
-                                time.sleep(SETTLE_SECONDS)
-                                with bench.attempt(cell, client):
-                                    began = time.perf_counter()
-                                    clients[client](url, reset)
-                                    bench.add(cell, client, round_, time=1e3 * (time.perf_counter() - began))
+    """Visit a board through both ports of a bridge, and another one without, with and without a soft reset."""
+    with _board() as bridged, _board() as bare, bridge(bridged, baud=BAUD) as (_, ports):
+        urls = {ALONE: bare, RAW: f"socket://{ports[RAW]}", RFC2217: f"rfc2217://{ports[RFC2217]}"}
+        for reset in (False, True):
+            cell: dict[str, Label] = {"part": VISIT, "soft reset": str(reset)}
+            bench.measure(cell, {name: partial(_visit, url, reset) for name, url in urls.items()}, bench.rounds(each))
 
 
 @contextlib.contextmanager
@@ -131,95 +116,99 @@ def _board() -> Iterator[str]:
         yield board.path
 
 
-def _round_trips(bench: Bench, count: int, round_: int) -> None:
-    """Send single bytes there and back through all ways, which take turns after each byte."""
+def _visit(url: str, soft_reset: bool) -> Figures:
+    time.sleep(SETTLE_SECONDS)
+    began = time.perf_counter()
+    port = parse_url(url).open(VISIT_SECONDS)
+    try:
+        output = converse(_evaluate(soft_reset), port, timeout=VISIT_SECONDS)
+    finally:
+        port.close()
+    seconds = time.perf_counter() - began
+    if output.stdout.strip() != ANSWER or output.stderr:
+        raise DataError(f"1+1 gave {output.stdout!r} {output.stderr!r}")
+    return {"time": 1e3 * seconds}
+
+
+def _evaluate(soft_reset: bool) -> Conversation[Output]:
+    repl = RawRepl(paste=False)
+    yield from repl.enter()
+    if soft_reset:
+        yield from repl.soft_reset()
+        # A booting board may not read its input yet, and may start a program.
+        yield from repl.recover()
+    output = yield from repl.execute(CODE, VISIT_SECONDS)
+    yield from repl.leave()
+    return output
+
+
+@contextlib.contextmanager
+def _reached(name: str, device: str) -> Iterator[Wire]:
+    """Start a null device, with a bridge in front of it unless it is measured alone. Yield a line to it."""
     with ExitStack() as stack:
-        wires: dict[Way, Wire] = {}
-        for way in WAYS:
-            if bench.wants(_cell(ROUND_TRIP, way), way.name):
-                with _noted(bench, ROUND_TRIP, way):
-                    wires[way] = stack.enter_context(_reached(way))
-                    wires[way].echo(count + WARM_UP)
-        trips: dict[Way, list[float]] = {way: [] for way in wires}
+        address = stack.enter_context(spawned(NULL_DEVICE, f"--{device}")).location
+        if name != ALONE:
+            address = stack.enter_context(bridge(address))[1][name]
+        yield stack.enter_context(Wire.to(address, telnet=name == RFC2217))
+
+
+def _round_trips(bench: Bench, device: str, count: int, round_: int) -> None:
+    """Send single bytes there and back through all contenders, which take turns after each byte."""
+    cell: dict[str, Label] = {"part": ROUND_TRIP, "device": device}
+    with ExitStack() as stack:
+        wires: dict[str, Wire] = {}
+        for name in CONTENDERS:
+            if bench.wants(cell, name):
+                with bench.attempt(cell, name):
+                    wires[name] = stack.enter_context(_reached(name, device))
+                    wires[name].echo(count + WARM_UP)
+        trips: Mapping[str, list[float]] = {name: [] for name in wires}
         for number in range(count + WARM_UP):
-            for way in bench.order(list(trips), number):
+            for name in bench.order(list(wires), number):
                 try:
-                    trips[way].append(wires[way].round_trip())
-                except OSError as error:
-                    bench.fail(f"{ROUND_TRIP} by {way.name}", error)
-                    del trips[way]
-        for way, seconds in trips.items():
-            microseconds = 1e6 * np.array(seconds[WARM_UP:])
+                    trips[name].append(wires[name].round_trip())
+                except (FastFlightError, OSError) as error:
+                    bench.fail(f"{name}, {ROUND_TRIP}", error)
+                    del wires[name]
+        for name in wires:
+            microseconds = 1e6 * np.array(trips[name][WARM_UP:])
             p99 = {"99_%": float(np.percentile(microseconds, 99))}
-            bench.add(_cell(ROUND_TRIP, way), way.name, round_, round_trip=median(microseconds), **p99)
+            bench.add(cell, name, round_, round_trip=median(microseconds), **p99)
 
 
-def _bulk(bench: Bench, way: Way, size: int, round_: int) -> None:
-    """Move random bytes, and only 0xFF, which Telnet doubles, in both directions."""
-    cells = {kind: {**_cell(BULK, way), "content": kind} for kind in (RANDOM, ESCAPED)}
-    wanted = [kind for kind, cell in cells.items() if bench.wants(cell, way.name)]
-    if not wanted:
-        return
-    with _noted(bench, BULK, way), _reached(way) as wire:
-        for kind in wanted:
-            up, down = (size / move(kind, size) / 1e6 for move in (wire.take, wire.give))
-            bench.add(cells[kind], way.name, round_, to_the_device=up, from_the_device=down)
+def _bulk(name: str, device: str, kind: str, size: int) -> Figures:
+    """Move content in both directions."""
+    with _reached(name, device) as wire:
+        up, down = (size / move(kind, size) / 1e6 for move in (wire.upload, wire.download))
+    return {"to_the_device": up, "from_the_device": down}
 
 
-@contextlib.contextmanager
-def _noted(bench: Bench, part: str, way: Way) -> Iterator[None]:
-    """Note a bridge that is not installed as missing, and another error as a failure."""
-    with bench.attempt({"part": part, "device": way.device}, way.name):
-        try:
-            yield
-        except NotInstalled as error:
-            bench.missing[way.name] = str(error)
+def _idle(bench: Bench, device: str, seconds: float, count: int) -> None:
+    """Measure bridges without traffic."""
+    cell: dict[str, Label] = {"part": IDLE, "device": device, "sessions": count * (1 + IDLE_VIEWERS)}
+    bench.measure(cell, {name: partial(_idle_cpu, name, device, seconds, count) for name in OURS}, [1])
 
 
-def _cell(part: str, way: Way) -> dict[str, Label]:
-    return {"part": part, "device": way.device}
+def _idle_cpu(name: str, device: str, seconds: float, count: int) -> Figures:
+    """Return the processor time of `count` bridges with their sessions, in percent of a core for all together."""
+    with ExitStack() as stack:
+        processes = [_idle_bridge(stack, name, device) for _ in range(count)]
+        time.sleep(1.0)  # until they are idle
+        began, before = time.perf_counter(), sum(process.cpu_seconds() for process in processes)
+        time.sleep(seconds)
+        used = sum(process.cpu_seconds() for process in processes) - before
+        return {"CPU": 100 * used / (time.perf_counter() - began)}
 
 
-@contextlib.contextmanager
-def _reached(way: Way) -> Iterator[Wire]:
-    """Start a null device with the way's server in front of it. Yield a connection through both."""
-    started = {FASTFLIGHT: bridges.fastflight, SOCAT: bridges.socat, SER2NET: bridges.ser2net}
-    with bridges.null_device(terminal=way.device == TERMINAL) as device:
-        if way.server:
-            with started[way.server](device) as server, Wire.to(server.ports[way.port], way.port) as wire:
-                yield wire
-        elif way.device == TERMINAL:
-            with Wire.to_terminal(device) as wire:
-                yield wire
-        else:
-            with Wire.to(bridges.endpoint(device), "") as wire:
-                yield wire
-
-
-def _idle(bench: Bench, seconds: float, count: int) -> None:
-    """Measure bridges without traffic, in percent of a core for all of them together."""
-    for device in (SOCKET, TERMINAL):
-        for port, name in OURS.items():
-            cell: dict[str, Label] = {"part": IDLE, "device": device, "sessions": count * (1 + IDLE_VIEWERS)}
-            if not bench.wants(cell, name):
-                continue
-            with bench.attempt(cell, name), ExitStack() as stack:
-                processes = [_idle_bridge(stack, device == TERMINAL, port) for _ in range(count)]
-                time.sleep(1.0)  # until they are idle
-                began, before = time.perf_counter(), sum(map(cpu_seconds, processes))
-                time.sleep(seconds)
-                used = sum(map(cpu_seconds, processes)) - before
-                bench.add(cell, name, 1, CPU=100 * used / (time.perf_counter() - began))
-
-
-def _idle_bridge(stack: ExitStack, terminal: bool, port: str) -> psutil.Process:
-    """Start a bridge with its sessions. Return its process."""
-    device = stack.enter_context(bridges.null_device(terminal=terminal))
-    bridge = stack.enter_context(bridges.fastflight(device, viewers=True))
+def _idle_bridge(stack: ExitStack, name: str, device: str) -> Spawned:
+    """Start a bridge with its sessions."""
+    address = stack.enter_context(spawned(NULL_DEVICE, f"--{device}")).location
+    process, ports = stack.enter_context(bridge(address, viewers=True))
+    host, _, port = ports[VIEWERS].rpartition(":")
     for _ in range(IDLE_VIEWERS):
-        stack.enter_context(socket.create_connection(bridge.ports[VIEWERS]))
-    stack.enter_context(Wire.to(bridge.ports[port], port))
-    return psutil.Process(bridge.pid)
+        stack.enter_context(socket.create_connection((host, int(port))))
+    stack.enter_context(Wire.to(ports[name], telnet=name == RFC2217))
+    return process
 
 
 SUITE = Suite(
@@ -233,7 +222,7 @@ SUITE = Suite(
         "from the device": Measure("MB/s", MORE),
         "CPU": Measure("% of a core", LESS),
     },
-    ours=(*visits.OURS, *OURS.values()),
-    references=(visits.PYSERIAL, SOCAT, ALONE),
+    ours=OURS,
+    references=(ALONE,),
     run=run,
 )

@@ -25,12 +25,11 @@ import pyarrow as pa
 from pyarrow import flight
 
 from fastflight.errors import DataError
-from fastflight_benchmark.cluster_stage import ALONE, LOOK_SECONDS, NATS_NODES, Stage, stage
-from fastflight_benchmark.cores import idle_percent
+from fastflight_benchmark.cluster_stage import ALONE, LOOK_SECONDS, NATS_NODES, Stage, idle_percent, stage
 from fastflight_benchmark.engine import LESS, MORE, Bench, Measure, Suite
 from fastflight_benchmark.printing_boards import Printed
+from fastflight_benchmark.processes import Worker
 from fastflight_benchmark.result import Label
-from fastflight_benchmark.worker import Worker
 
 MODULE = "fastflight_benchmark.loading.viewers"
 REQUESTS, SCALE = "requests", "scale"

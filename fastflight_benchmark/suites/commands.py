@@ -10,22 +10,20 @@ The measured command also names the board's port.
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from fastflight.errors import DataError, TransportError
-from fastflight_benchmark.engine import LESS, Bench, Measure, Suite
+from fastflight.errors import DataError
+from fastflight_benchmark.engine import LESS, Bench, Figures, Measure, Suite
 from fastflight_benchmark.peers.running import FREE_PORT
+from fastflight_benchmark.processes import finished, spawned, users_environment
 from fastflight_benchmark.simulated import SimulatedBoard
-from fastflight_benchmark.spawned import spawned
 from fastflight_benchmark.tasks import BOARD, EDITOR, LOCAL, MPREMOTE, ON_BOARD, SERVER, TASKS, TOOLS, Task
 
 BAUD = 115200
@@ -65,14 +63,9 @@ def run(bench: Bench) -> None:
     bench.say(f"{len(tasks)} tasks by {len(TOOLS)} tools; a server and boards of its own, --server is not used")
     with tempfile.TemporaryDirectory(prefix="fastflight-commands-") as folder, places(Path(folder)) as place_of:
         for round_ in bench.rounds():
-            for at, task in enumerate(tasks):
-                first = (at + round_) % len(TOOLS)
-                for tool in TOOLS[first:] + TOOLS[:first]:
-                    cell = {"task": task.name}
-                    if task.typed(tool) and bench.wants(cell, tool):
-                        with bench.attempt(cell, tool):
-                            seconds = measured(task, tool, place_of[tool])
-                            bench.add(cell, tool, round_, time=seconds, keys=len(task.typed(tool)) + 1)
+            for task in tasks:
+                contenders = {tool: partial(measured, task, tool, place_of[tool]) for tool in TOOLS if task.typed(tool)}
+                bench.measure({"task": task.name}, contenders, [round_])
 
 
 @contextlib.contextmanager
@@ -86,10 +79,7 @@ def places(folder: Path) -> Iterator[Mapping[str, Place]]:
         server = stack.enter_context(
             spawned("fastflight", "serve", "--server", FREE_PORT, "--device", f"board={boards[SERVER].path}")
         )
-        # Python stores what it compiles, as it does for users.
-        left_out = ("FASTFLIGHT_", "VISUAL", "PYTHONDONTWRITEBYTECODE")
-        clean = {name: value for name, value in os.environ.items() if not name.startswith(left_out)}
-        clean["EDITOR"] = EDITOR
+        clean = users_environment() | {"EDITOR": EDITOR}
         yield {
             SERVER: Place(boards[SERVER].folder, (), (), {**clean, "FASTFLIGHT_SERVER": server.location}),
             BOARD: Place(boards[BOARD].folder, (), ("--device", boards[BOARD].path), clean),
@@ -97,8 +87,8 @@ def places(folder: Path) -> Iterator[Mapping[str, Place]]:
         }
 
 
-def measured(task: Task, tool: str, place: Place) -> float:
-    """Do a task once, in a new folder. Return the seconds. `DataError` if the outcome is wrong."""
+def measured(task: Task, tool: str, place: Place) -> Figures:
+    """Do a task once, in a new folder. `DataError` if the outcome is wrong."""
     arguments, typed = task.arguments(tool) or [], task.typed(tool)
     fill(place.board, ON_BOARD)
     module = "mpremote" if tool == MPREMOTE else "fastflight"
@@ -106,28 +96,16 @@ def measured(task: Task, tool: str, place: Place) -> float:
         fill(Path(here), LOCAL)
         after = () if arguments[0] in WITHOUT_BOARD else place.after
         command = [sys.executable, "-m", module, *place.before, *arguments, *after]
-        began = time.perf_counter()
-        try:
-            ended = subprocess.run(
-                command,
-                cwd=here,
-                env=dict(place.environment),
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                timeout=TASK_SECONDS,
-                check=False,
-            )
-        except subprocess.TimeoutExpired as error:
-            raise TransportError(f"took more than {TASK_SECONDS:g} s", where=typed) from error
-        seconds = time.perf_counter() - began
-        if ended.returncode or not task.check(place.board, Path(here), ended.stdout):
-            text = (ended.stderr or ended.stdout).strip()[-200:]
-            raise DataError(f"wrong outcome, exit code {ended.returncode}: {text}", where=typed)
-    if task.timed_by_board and (took := TOOK.search(ended.stdout)):
-        return int(took[1]) / 1000
-    return seconds
+        ended = finished(
+            command, TASK_SECONDS, folder=Path(here), environment=place.environment, where=typed, right=frozenset()
+        )
+        if ended.code or not task.check(place.board, Path(here), ended.output):
+            text = (ended.errors or ended.output).strip()[-200:]
+            raise DataError(f"wrong outcome, exit code {ended.code}: {text}", where=typed)
+    seconds = ended.seconds
+    if task.timed_by_board and (took := TOOK.search(ended.output)):
+        seconds = int(took[1]) / 1000
+    return {"time": seconds, "keys": len(typed) + 1}
 
 
 def fill(folder: Path, files: Mapping[str, str]) -> None:

@@ -17,7 +17,8 @@ import itertools
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -29,12 +30,12 @@ from fastflight import Mock
 from fastflight.client import FastFlightClient
 from fastflight.errors import DataError
 from fastflight_benchmark.contenders import BARE, CONTENDERS, MODES, PEERS, SERVERS, Mode
-from fastflight_benchmark.engine import LESS, MORE, Bench, Measure, Suite
-from fastflight_benchmark.loading.pool import Burst, Loaders, Outcome
-from fastflight_benchmark.peers.running import FREE_PORT, SERVER, Served, named_server, prepared
+from fastflight_benchmark.engine import LESS, MIB, MORE, Bench, Contender, Figures, Measure, Suite
+from fastflight_benchmark.loading.pool import Loaders
+from fastflight_benchmark.peers.running import FREE_PORT, SERVER, named_server, prepared
+from fastflight_benchmark.processes import Spawned, spawned
 from fastflight_benchmark.result import Label
-from fastflight_benchmark.spawned import spawned
-from fastflight_benchmark.table import MIB, ceiling_mbps, check
+from fastflight_benchmark.table import ceiling_mbps, check
 
 LIMIT = "limit"
 # How often a run reads without delay. Such a read takes a fraction of a second, and the ratio of a single pair is
@@ -51,7 +52,6 @@ MOST_WHOLE = 10
 WARM_UP_BATCHES = 5
 # Bytes of the simulated board's file system, and of the file whose reading loads all code.
 CAPACITY, TINY = 256 * MIB, 50_000
-MODE: Mapping[str, Mode] = {mode: mode for mode in MODES}
 # The interval of the samples of memory. Making a batch takes longer.
 SAMPLE_SECONDS = 0.002
 
@@ -101,17 +101,14 @@ def run(bench: Bench) -> None:
     servers = prepared({name for step in plans[0] for name in step.servers if bench.wants(step.cell, name)}, bench.say)
     bench.missing.update(servers.missing)
     named = named_server(bench.server, bench.say)
-    free: dict[tuple[int, int], list[float]] = {}
     for number, steps in enumerate(plans, 1):
         with servers.running(named) as served, Loaders() as loaders:
             bench.say(f"run {number}: {', '.join(f'{name} at {one.location}' for name, one in served.items())}")
             for step in steps:
-                for name, figures in measured(bench, step, served, loaders):
-                    if name == BARE and not step.cell["delay"] and step.request.variant == "default":
-                        free.setdefault((step.request.rows_per_batch, step.clients), []).append(figures)
+                _read(bench, step, served, loaders)
     for step in plans[0]:
         ceiling = step.clients * ceiling_mbps(step.request)
-        bare = free.get((step.request.rows_per_batch, step.clients), [])
+        bare = bench.known({**step.cell, "delay": 0}, BARE, "throughput")
         limit = min(ceiling, median(bare) if bare else ceiling)
         if step.request.variant == "default" and limit != float("inf") and bench.wants(step.cell, LIMIT):
             bench.add(step.cell, LIMIT, 1, throughput=limit)
@@ -149,47 +146,34 @@ def shared(request: Mock, readers: int) -> Mock:
     return request.model_copy(update={"total_rows": whole_batches or max(rows, 1)})
 
 
-def measured(bench: Bench, step: Step, served: Mapping[str, Served], loaders: Loaders) -> Iterator[tuple[str, float]]:
-    """Read a cell from all its servers in turns. Yield the throughput of each. `WrongPath` ends the run."""
-    chosen = [name for name in step.servers if bench.wants(step.cell, name)]
+def _read(bench: Bench, step: Step, served: Mapping[str, Spawned], loaders: Loaders) -> None:
+    """Read a cell from all its servers, after a short read of each."""
     short = min(step.request.total_rows, WARM_UP_BATCHES * step.request.rows_per_batch)
-    for name in chosen:
-        ticket = CONTENDERS[name].ticket(step.request.model_copy(update={"total_rows": short}))
-        loaders.read(served[name].location, ticket, step.clients)
-    for round_ in step.rounds:
-        for name in bench.order(chosen, round_):
-            before = served[name].cpu_seconds()
-            burst = loaders.read(served[name].location, CONTENDERS[name].ticket(step.request), step.clients)
-            cpu = served[name].cpu_seconds() - before
-            burst = replace(burst, outcomes=[_checked(step.request, name, one) for one in burst.outcomes])
-            if errors := {one.error for one in burst.outcomes if one.error}:
-                bench.fail(f"{name}, {dict(step.cell)}", "; ".join(sorted(errors)))
-                continue
-            bench.add(step.cell, name, round_, **_figures(burst, cpu))
-            yield name, burst.throughput_mbps
+    for name in step.servers:
+        if bench.wants(step.cell, name):
+            ticket = CONTENDERS[name].ticket(step.request.model_copy(update={"total_rows": short}))
+            loaders.read(served[name].location, ticket, step.clients)
+    contenders = {name: partial(measured, step, name, served[name], loaders) for name in step.servers if name in served}
+    bench.measure(step.cell, contenders, step.rounds)
 
 
-def _figures(burst: Burst, server_cpu_seconds: float) -> dict[str, float]:
-    gib = sum(one.bytes for one in burst.outcomes) / MIB / 1024
+def measured(step: Step, name: str, server: Spawned, loaders: Loaders) -> Figures:
+    """Read from one server. `DataError` if an answer is wrong."""
+    before = server.cpu_seconds()
+    burst = loaders.read(server.location, CONTENDERS[name].ticket(step.request), step.clients)
+    server_cpu_seconds = server.cpu_seconds() - before
+    answers = [one.correct for one in burst.outcomes]
+    for answer in answers:
+        check(step.request, answer, name)
+    gib = sum(answer.bytes for answer in answers) / MIB / 1024
     return {
         "throughput": burst.throughput_mbps,
         "latency": median(one.latency_seconds for one in burst.outcomes),
         "first_row": 1e3 * median(one.first_batch_seconds for one in burst.outcomes),
-        "messages": median(one.answer.messages for one in burst.outcomes if one.answer is not None),
+        "messages": median(answer.messages for answer in answers),
         "server_CPU": server_cpu_seconds / gib,
         "readers'_cores": burst.cpu_seconds / burst.seconds,
     }
-
-
-def _checked(request: Mock, name: str, outcome: Outcome) -> Outcome:
-    """Return the outcome, with an error if its answer is wrong."""
-    if outcome.answer is None:
-        return outcome
-    try:
-        check(request, outcome.answer, name)
-    except DataError as error:
-        return replace(outcome, error=str(error))
-    return outcome
 
 
 def _memory(bench: Bench, sizes: Sequence[int]) -> None:
@@ -197,14 +181,13 @@ def _memory(bench: Bench, sizes: Sequence[int]) -> None:
     with tempfile.TemporaryDirectory(prefix="fastflight-benchmark-") as folder:
         files = {size: _make(Path(folder), size) for size in (TINY, *sizes)}
         for round_, size in itertools.product(bench.rounds(), sizes):
-            cell: dict[str, Label] = {"file_MB": size / 1e6}
-            for mode in bench.order(MODES, round_):
-                if bench.wants(cell, mode):
-                    with bench.attempt(cell, mode):
-                        bench.add(cell, mode, round_, memory=_held(Path(folder), files, size, mode))
+            contenders: Mapping[str, Contender] = {
+                mode: partial(_held, Path(folder), files, size, mode) for mode in MODES
+            }
+            bench.measure({"file_MB": size / 1e6}, contenders, [round_])
 
 
-def _held(folder: Path, files: Mapping[int, tuple[int, str]], size: int, mode: str) -> float:
+def _held(folder: Path, files: Mapping[int, tuple[int, str]], size: int, mode: Mode) -> Figures:
     url = f"sim:?files={quote(str(folder))}&capacity={CAPACITY}"
     with (
         spawned(SERVER, "--server", FREE_PORT, "--device", f"big={url}") as server,
@@ -223,7 +206,7 @@ def _held(folder: Path, files: Mapping[int, tuple[int, str]], size: int, mode: s
             watch = threading.Thread(target=sample, name="memory-watch")
             watch.start()
             try:
-                stream = client.read("big", f"/{each}.csv", mode=MODE[mode])
+                stream = client.read("big", f"/{each}.csv", mode=mode)
                 rows, digest = sum(batch.num_rows for batch in stream), stream.summary.get("sha256")
             finally:
                 ended.set()
@@ -231,7 +214,7 @@ def _held(folder: Path, files: Mapping[int, tuple[int, str]], size: int, mode: s
                 ended.clear()
             if (rows, digest, stream.path) != (*files[each], mode):
                 raise DataError(f"{rows} rows arrived by {stream.path}, expected {files[each][0]} by {mode}")
-    return (peak - before) / MIB
+    return {"memory": (peak - before) / MIB}
 
 
 def _make(folder: Path, size: int) -> tuple[int, str]:

@@ -1,9 +1,8 @@
-"""Suite `relay`: TCP streams through the gateway's WebSocket, beside other relays and beside no relay.
+"""Suite `relay`: TCP streams through the gateway's WebSocket, beside a relay on `websockets` and beside no relay.
 
-A seeder sends content in chunks, and a client reads all of it: directly (`raw`), through a plain TCP relay, through the
-gateway's relay, and through a relay on the `websockets` library. All are processes of their own. Each cell begins with
-a transfer that is compared byte by byte and not timed. In the others the bytes are counted to the last one, and the
-first and last bytes of each piece are compared.
+A device that only moves bytes sends content in chunks, and a client reads all of it: directly (`raw`), through the
+gateway's relay, and through one on the `websockets` library. All are processes of their own. Received content is
+compared byte by byte, after the measured time.
 """
 
 from __future__ import annotations
@@ -11,33 +10,25 @@ from __future__ import annotations
 import importlib.metadata
 import itertools
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
+from functools import partial
 
-import psutil
-
-from fastflight.errors import DataError
-from fastflight_benchmark.cores import cpu_seconds
-from fastflight_benchmark.engine import LESS, MORE, Bench, Measure, Suite
-from fastflight_benchmark.loading.relay_client import RAW, Job
-from fastflight_benchmark.peers.relays import LIBRARY, OURS, PLAIN
-from fastflight_benchmark.relay_content import MIB
+from fastflight_benchmark.engine import LESS, MIB, MORE, Bench, Figures, Measure, Suite
+from fastflight_benchmark.loading.wire import WebSocketWire, Wire
+from fastflight_benchmark.peers.null_device import RANDOM
+from fastflight_benchmark.peers.relays import LIBRARY, OURS
+from fastflight_benchmark.processes import Spawned, spawned
 from fastflight_benchmark.result import Label
-from fastflight_benchmark.spawned import spawned
-from fastflight_benchmark.worker import Worker
 
-SEEDER = "fastflight_benchmark.peers.seeder"
+NULL_DEVICE = "fastflight_benchmark.peers.null_device"
 RELAYS = "fastflight_benchmark.peers.relays"
-CLIENT = "fastflight_benchmark.loading.relay_client"
-CONTENDERS = (RAW, PLAIN, OURS, LIBRARY)
-KB = 1024
-# Bytes of the transfer that is compared completely.
-COMPARED_BYTES = 10 * MIB
+RAW = "raw"
+KIB = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Sizes in MiB, chunks of the seeder and reads of the relay in KiB, and rounds in a run."""
+    """Sizes in MiB, chunks of the device and reads of the relay in KiB, and rounds in a run."""
 
     sizes: tuple[int, ...]
     chunks: tuple[int, ...]
@@ -49,47 +40,55 @@ FULL = Scope((10, 50, 100), (16, 64), (16, 32, 64, 128, 256), 3)
 QUICK = Scope((10,), (64,), (16, 128), 1)
 
 
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """A stream of `size` bytes from the device, in the device's chunks and the reader's reads."""
+
+    device: str
+    size: int
+    chunk: int
+    read: int
+
+    def directly(self) -> Figures:
+        """Read it without a relay."""
+        with Wire.to(self.device, most=self.read) as wire:
+            return self._figures(wire.download(RANDOM, self.size, self.chunk))
+
+    def through(self, relay: Spawned, address: str, kind: str) -> Figures:
+        """Read it through a relay."""
+        host, _, port = self.device.rpartition(":")
+        is_ours = kind == OURS
+        path, first = (f"/ws/tcp?host={host}&port={port}", "") if is_ours else ("/", self.device)
+        with WebSocketWire.through(address, path, first=first) as wire:
+            before = relay.cpu_seconds()
+            seconds = wire.download(RANDOM, self.size, self.chunk)
+            used = relay.cpu_seconds() - before
+        return {**self._figures(seconds), "CPU": used / (self.size / MIB / 1024)}
+
+    def _figures(self, seconds: float) -> Figures:
+        return {"throughput": self.size / MIB / seconds}
+
+
 def run(bench: Bench) -> None:
     """Measure every size with every chunk and read."""
     scope = bench.scope(FULL, QUICK)
     bench.facts["versions"] = {"websockets": importlib.metadata.version("websockets")}
     with ExitStack() as stack:
-        seeder = stack.enter_context(spawned(SEEDER)).location
-        ports = {RAW: [seeder] * len(scope.reads)}
-        relays: dict[str, psutil.Process] = {}
-        for kind in (PLAIN, OURS, LIBRARY):
-            relay = stack.enter_context(spawned(RELAYS, kind, *(str(read * KB) for read in scope.reads)))
-            ports[kind] = relay.location.split(",")
-            relays[kind] = psutil.Process(relay.pid)
-        client = stack.enter_context(Worker(CLIENT))
+        device = stack.enter_context(spawned(NULL_DEVICE, "--socket")).location
+        relays = {
+            kind: stack.enter_context(spawned(RELAYS, kind, *(str(read * KIB) for read in scope.reads)))
+            for kind in (OURS, LIBRARY)
+        }
         for number in bench.rounds():
             for size, chunk, (place, read) in itertools.product(scope.sizes, scope.chunks, enumerate(scope.reads)):
                 cell: dict[str, Label] = {"MiB": size, "chunk_KiB": chunk, "read_KiB": read}
-                jobs = {
-                    kind: Job(kind, ports[kind][place], seeder, size * MIB, chunk * KB, read * KB, whole=False)
-                    for kind in CONTENDERS
-                    if bench.wants(cell, kind)
+                stream = Stream(device, size * MIB, chunk * KIB, read * KIB)
+                through = {
+                    kind: partial(stream.through, relay, relay.location.split(",")[place], kind)
+                    for kind, relay in relays.items()
                 }
-                for kind, job in jobs.items():
-                    with bench.attempt(cell, kind):
-                        _transferred(client, asdict(job) | {"whole": True, "size": min(job.size, COMPARED_BYTES)})
-                for round_ in range((number - 1) * scope.rounds + 1, number * scope.rounds + 1):
-                    for kind in bench.order(list(jobs), round_):
-                        before = cpu_seconds(relays[kind]) if kind in relays else 0.0
-                        with bench.attempt(cell, kind):
-                            seconds = _transferred(client, asdict(jobs[kind]))
-                            bench.add(cell, kind, round_, throughput=size / seconds)
-                            if kind in relays:
-                                used = cpu_seconds(relays[kind]) - before
-                                bench.add(cell, kind, round_, CPU=used / (size / KB))
-
-
-def _transferred(client: Worker, job: dict[str, Any]) -> float:
-    """Return the seconds of a transfer. `DataError` if it failed, or wrong bytes arrived."""
-    outcome = client.ask(job)
-    if outcome["error"]:
-        raise DataError(outcome["error"], where=f"a transfer through {job['kind']}")
-    return float(outcome["seconds"])
+                rounds = bench.rounds(scope.rounds, number)
+                bench.measure(cell, {RAW: stream.directly, **through}, rounds, warm_up=True)
 
 
 SUITE = Suite(
@@ -97,6 +96,6 @@ SUITE = Suite(
     title="TCP streams through a WebSocket; CPU: the relay's",
     measures={"throughput": Measure("MiB/s", MORE), "CPU": Measure("s/GiB", LESS)},
     ours=(OURS,),
-    references=(PLAIN, RAW),
+    references=(LIBRARY, RAW),
     run=run,
 )

@@ -9,22 +9,25 @@ depends on server and load together. The server's processor time for a request d
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 
 from fastflight import Mock
 from fastflight.errors import DataError
 from fastflight_benchmark.contenders import BARE, CONTENDERS, MODES, NAMESAKES, PEERS
-from fastflight_benchmark.engine import LESS, MORE, Bench, Measure, Suite
+from fastflight_benchmark.engine import LESS, MORE, Bench, Figures, Measure, Suite
 from fastflight_benchmark.loading import ghz
 from fastflight_benchmark.loading.calling import DO_ACTION, DO_GET, GET_FLIGHT_INFO
 from fastflight_benchmark.loading.pool import Calls, Loaders
 from fastflight_benchmark.peers import environment
 from fastflight_benchmark.peers.environment import Missing
-from fastflight_benchmark.peers.running import Served, named_server, prepared
+from fastflight_benchmark.peers.running import named_server, prepared
+from fastflight_benchmark.processes import Spawned
 from fastflight_benchmark.result import Label
 
 CLIENT, GHZ = "flight-client", "ghz"
@@ -37,6 +40,8 @@ SERVERS: Mapping[str, Sequence[str]] = {
 REQUEST = Mock(total_rows=10, rows_per_batch=10)
 ACTION = "health"
 WARM_UP_SECONDS = 0.1
+# Loads a server, by its name as a contender, and returns what was measured.
+Load: TypeAlias = Callable[[str, Spawned], Calls]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,17 +71,23 @@ def run(bench: Bench) -> None:
     program = _ghz(bench) if any(bench.wants(cell, name) for cell in cells[1::2] for name in wanted) else None
     named = named_server(bench.server, bench.say)
     for number in bench.rounds():
+        rounds = bench.rounds(scope.rounds, number)
         with servers.running(named) as served, Loaders() as loaders:
             for cell in cells:
-                names = SERVERS[str(cell["operation"])]
-                for round_ in range((number - 1) * scope.rounds + 1, number * scope.rounds + 1):
-                    for name in bench.order(names, round_):
-                        if (cell["load"] == GHZ and program is None) or not bench.wants(cell, name):
-                            continue
-                        work = Work(str(cell["operation"]), int(cell["connections"]), name)
-                        load = program if cell["load"] == GHZ else None
-                        with bench.attempt(cell, name):
-                            bench.add(cell, name, round_, **work.measured(served[name], loaders, load, scope.seconds))
+                operation, connections = str(cell["operation"]), int(cell["connections"])
+                if cell["load"] == CLIENT:
+                    load: Load = partial(_called, loaders, operation, connections, scope.seconds)
+                elif program is not None:
+                    load = partial(_loaded, program, operation, connections, scope.seconds)
+                else:
+                    continue
+                warm_up = partial(_called, loaders, operation, connections, WARM_UP_SECONDS)
+                contenders = {
+                    name: partial(measured, warm_up, load, name, served[name])
+                    for name in SERVERS[operation]
+                    if name in served
+                }
+                bench.measure(cell, contenders, rounds)
 
 
 def _ghz(bench: Bench) -> Path | None:
@@ -90,51 +101,46 @@ def _ghz(bench: Bench) -> Path | None:
     return program
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
-    """One load: an operation, the connections that repeat it, and the server."""
+def measured(warm_up: Load, load: Load, name: str, server: Spawned) -> Figures:
+    """Warm up, which checks the answers, and load the server. Return the figures."""
+    if wrong := [error for error in warm_up(name, server).errors if error.startswith("WrongAnswer")]:
+        raise DataError(wrong[0], where=name)
+    before = server.cpu_seconds()
+    calls = load(name, server)
+    cpu = server.cpu_seconds() - before
+    if calls.errors:
+        raise DataError(calls.errors.most_common(1)[0][0], where=name)
+    p50, p99 = np.percentile(1e3 * np.asarray(calls.latencies), (50, 99))
+    return {
+        "rate": len(calls.latencies) / calls.seconds,
+        "median": float(p50),
+        "99_%": float(p99),
+        "server_CPU": 1e6 * cpu / len(calls.latencies),
+    }
 
-    operation: str
-    connections: int
-    server: str
 
-    def measured(self, server: Served, loaders: Loaders, program: Path | None, seconds: float) -> dict[str, float]:
-        """Warm up, which checks the answers, and load the server. Return the figures."""
-        warm = self._called(server, loaders, WARM_UP_SECONDS)
-        if wrong := [error for error in warm.errors if error.startswith("WrongAnswer")]:
-            raise DataError(wrong[0], where=f"{self.operation} of {self.server}")
-        before = server.cpu_seconds()
-        calls = self._called(server, loaders, seconds) if program is None else self._loaded(program, server, seconds)
-        cpu = server.cpu_seconds() - before
-        if calls.errors:
-            raise DataError(calls.errors.most_common(1)[0][0], where=f"{self.operation} of {self.server}")
-        p50, p99 = np.percentile(1e3 * np.asarray(calls.latencies), (50, 99))
-        return {
-            "rate": len(calls.latencies) / calls.seconds,
-            "median": float(p50),
-            "99_%": float(p99),
-            "server_CPU": 1e6 * cpu / len(calls.latencies),
-        }
+def _called(loaders: Loaders, operation: str, connections: int, seconds: float, name: str, server: Spawned) -> Calls:
+    """Load a server with Flight clients."""
+    return loaders.call(
+        server.location,
+        operation,
+        _payload(operation, name),
+        rows=REQUEST.total_rows,
+        path=CONTENDERS[name].path,
+        connections=connections,
+        seconds=seconds,
+    )
 
-    def _payload(self) -> bytes:
-        return ACTION.encode() if self.operation == DO_ACTION else CONTENDERS[self.server].ticket(REQUEST)
 
-    def _called(self, server: Served, loaders: Loaders, seconds: float) -> Calls:
-        return loaders.call(
-            server.location,
-            self.operation,
-            self._payload(),
-            rows=REQUEST.total_rows,
-            path=CONTENDERS[self.server].path,
-            connections=self.connections,
-            seconds=seconds,
-        )
+def _loaded(program: Path, operation: str, connections: int, seconds: float, name: str, server: Spawned) -> Calls:
+    """Load a server with ghz."""
+    payload = _payload(operation, name)
+    loaded = ghz.load(program, server.location, operation, payload, connections=connections, seconds=seconds)
+    return Calls(ghz.latencies(loaded), loaded["total"] / 1e9, ghz.errors(loaded))
 
-    def _loaded(self, program: Path, server: Served, seconds: float) -> Calls:
-        loaded = ghz.load(
-            program, server.location, self.operation, self._payload(), connections=self.connections, seconds=seconds
-        )
-        return Calls(ghz.latencies(loaded), loaded["total"] / 1e9, ghz.errors(loaded))
+
+def _payload(operation: str, name: str) -> bytes:
+    return ACTION.encode() if operation == DO_ACTION else CONTENDERS[name].ticket(REQUEST)
 
 
 SUITE = Suite(

@@ -5,8 +5,8 @@ sessions are open. They stop before the other processes end, and the readers wai
 from the board to the reader: a row that is missing without a gap, or wrong, fails the run. A recording is read
 completely through the server and compared with what the boards printed.
 
-The part `log` measures the recording log by itself, beside an Arrow stream in a plain file that is synced as often.
-What is read is still in the system's memory, so no disk is measured.
+The part `log` measures the recording log by itself. What is read is still in the system's memory, so no disk is
+measured.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,20 +28,16 @@ import pyarrow as pa
 from fastflight.errors import DataError
 from fastflight.log import LOG_SCHEMA, NumberedRows, Store
 from fastflight_benchmark.contenders import ASYNC, MODES, SYNC
-from fastflight_benchmark.cores import MIB, cpu_seconds
-from fastflight_benchmark.engine import LESS, MORE, Bench, Measure, Suite
+from fastflight_benchmark.engine import LESS, MIB, MORE, Bench, Figures, Measure, Suite, WrongPath
 from fastflight_benchmark.loading.recorded import replayed
 from fastflight_benchmark.loading.session_readers import BYTES, JSONL, Reader
-from fastflight_benchmark.printing import printing
-from fastflight_benchmark.printing_boards import Options, Printed
+from fastflight_benchmark.printing_boards import Options, Printed, printing
+from fastflight_benchmark.processes import Spawned, Worker, spawned
 from fastflight_benchmark.result import Label
-from fastflight_benchmark.spawned import spawned
-from fastflight_benchmark.table import WrongPath
-from fastflight_benchmark.worker import Worker
 
 READING = "fastflight_benchmark.loading.session_readers"
 BOARDS, RECORDED, FULL_SPEED, STALLED, LOG = "boards", "recorded", "full speed", "stalled", "log"
-OWN_LOG, PLAIN = "recording log", "plain file"
+OWN_LOG = "recording log"
 # Bytes per second at 3 Mbaud, the fastest rate of boards' UARTs and their adapters.
 LINE_BYTES = 300_000.0
 # A session may leave out the first row, because it cannot know whether the row is complete.
@@ -99,12 +96,12 @@ def run(bench: Bench) -> None:
     scope = bench.scope(FULL, QUICK)
     for round_ in bench.rounds():
         for cell in cells(scope, round_):
-            for mode in bench.order((ASYNC,) if cell.part == RECORDED else MODES, round_):
-                if bench.wants(cell.labels, mode):
-                    with bench.attempt(cell.labels, mode):
-                        figures = measured(cell, mode, scope.seconds + cell.stall_seconds)
-                        bench.add(cell.labels, mode, round_, **figures)
-        _log(bench, scope.log_bytes, round_)
+            seconds = scope.seconds + cell.stall_seconds
+            modes = (ASYNC,) if cell.part == RECORDED else MODES
+            bench.measure(cell.labels, {mode: partial(measured, cell, mode, seconds) for mode in modes}, [round_])
+        for row_bytes in ROW_SIZES:
+            log = partial(_log, row_bytes, scope.log_bytes)
+            bench.measure({"part": LOG, "row_bytes": row_bytes}, {OWN_LOG: log}, [round_])
 
 
 def cells(scope: Scope, round_: int) -> Iterator[Cell]:
@@ -124,7 +121,7 @@ def cells(scope: Scope, round_: int) -> Iterator[Cell]:
         )
 
 
-def measured(cell: Cell, mode: str, seconds: float) -> dict[str, float]:
+def measured(cell: Cell, mode: str, seconds: float) -> Figures:
     """Return the figures of a cell. `DataError` if a row is missing without a gap, or wrong."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fastflight-sessions-")))
@@ -148,7 +145,7 @@ def measured(cell: Cell, mode: str, seconds: float) -> dict[str, float]:
         fleet.start()
         time.sleep(SETTLE_SECONDS)
         readers.tell({"do": "begin"})
-        used = _used(psutil.Process(server.pid), seconds)
+        used = _used(server, seconds)
         printed = fleet.stop()
         ends = [printed[number].rows if cell.format == JSONL else printed[number].bytes for number in numbers]
         seen = readers.ask({"do": "finish", "ends": ends})
@@ -160,15 +157,16 @@ def measured(cell: Cell, mode: str, seconds: float) -> dict[str, float]:
         return used | _received(cell, mode, printed, numbers, seen)
 
 
-def _used(server: psutil.Process, seconds: float) -> dict[str, float]:
+def _used(server: Spawned, seconds: float) -> dict[str, float]:
     """Wait for `seconds`. Return the server's cores, and its highest memory and threads in this time."""
-    began, before = time.perf_counter(), cpu_seconds(server)
+    process = psutil.Process(server.pid)
+    began, before = time.perf_counter(), server.cpu_seconds()
     memory = threads = 0
     while (left := began + seconds - time.perf_counter()) > 0:
-        memory = max(memory, server.memory_info().rss)
-        threads = max(threads, server.num_threads())
+        memory = max(memory, process.memory_info().rss)
+        threads = max(threads, process.num_threads())
         time.sleep(min(LOOK_SECONDS, left))
-    cores = (cpu_seconds(server) - before) / (time.perf_counter() - began)
+    cores = (server.cpu_seconds() - before) / (time.perf_counter() - began)
     return {"server_cores": cores, "memory": memory / MIB, "threads": threads}
 
 
@@ -205,28 +203,17 @@ def _received(
     return {"median": float(p50), "99_%": float(p99), "lost": lost}
 
 
-def _log(bench: Bench, size: int, round_: int) -> None:
+def _log(row_bytes: int, size: int) -> Figures:
     """Record and replay batches of chunks, as a recorder makes them."""
-    ways: dict[str, Callable[[Path, list[pa.RecordBatch]], tuple[float, float, int]]] = {OWN_LOG: _own, PLAIN: _plain}
-    for row_bytes in ROW_SIZES:
-        count = BATCH_BYTES // row_bytes
-        now = time.time_ns() // 1000
-        data = [os.urandom(row_bytes) for _ in range(count)]
-        columns = [[now] * count, ["rx"] * count, data, [None] * count]
-        batches = [pa.record_batch(columns, schema=LOG_SCHEMA)] * max(1, size // BATCH_BYTES)
-        cell: dict[str, Label] = {"part": LOG, "row_bytes": row_bytes}
-        for name in bench.order(list(ways), round_):
-            if bench.wants(cell, name):
-                with bench.attempt(cell, name), tempfile.TemporaryDirectory(prefix="fastflight-log-") as folder:
-                    recorded, replayed_, rows = ways[name](Path(folder), batches)
-                    if rows != count * len(batches):
-                        raise DataError(f"{rows} rows were read, not {count * len(batches)}", where=name)
-                    megabytes = len(batches) * BATCH_BYTES / 1e6
-                    bench.add(cell, name, round_, record=megabytes / recorded, replay=megabytes / replayed_)
-
-
-def _own(folder: Path, batches: Sequence[pa.RecordBatch]) -> tuple[float, float, int]:
-    with Store(folder / "log", sync_ms=SYNC_MS) as store:
+    count = BATCH_BYTES // row_bytes
+    columns = [
+        [time.time_ns() // 1000] * count,
+        ["rx"] * count,
+        [os.urandom(row_bytes) for _ in range(count)],
+        [None] * count,
+    ]
+    batches = [pa.record_batch(columns, schema=LOG_SCHEMA)] * max(1, size // BATCH_BYTES)
+    with tempfile.TemporaryDirectory(prefix="fastflight-log-") as folder, Store(Path(folder), sync_ms=SYNC_MS) as store:
         log = store.open("board")
         began = time.perf_counter()
         tickets = [log.append(batch) for batch in batches]
@@ -234,24 +221,11 @@ def _own(folder: Path, batches: Sequence[pa.RecordBatch]) -> tuple[float, float,
             ticket.result()
         written = time.perf_counter()
         rows = sum(item.batch.num_rows for item in log.read() if isinstance(item, NumberedRows))
-        return written - began, time.perf_counter() - written, rows
-
-
-def _plain(folder: Path, batches: Sequence[pa.RecordBatch]) -> tuple[float, float, int]:
-    path = folder / "plain.arrows"
-    began = time.perf_counter()
-    with path.open("wb", buffering=0) as file, pa.ipc.new_stream(file, LOG_SCHEMA) as stream:
-        synced = began
-        for batch in batches:
-            stream.write_batch(batch)
-            if time.perf_counter() - synced >= SYNC_MS / 1000:
-                os.fsync(file.fileno())
-                synced = time.perf_counter()
-        os.fsync(file.fileno())
-    written = time.perf_counter()
-    with pa.OSFile(str(path)) as source, pa.ipc.open_stream(source) as reader:
-        rows = sum(batch.num_rows for batch in reader)
-    return written - began, time.perf_counter() - written, rows
+        ended = time.perf_counter()
+    if rows != count * len(batches):
+        raise DataError(f"{rows} rows were read, not {count * len(batches)}", where=OWN_LOG)
+    megabytes = len(batches) * BATCH_BYTES / 1e6
+    return {"record": megabytes / (written - began), "replay": megabytes / (ended - written)}
 
 
 SUITE = Suite(
@@ -268,6 +242,6 @@ SUITE = Suite(
         "record": Measure("MB/s", MORE),
     },
     ours=(*MODES, OWN_LOG),
-    references=(SYNC, PLAIN),
+    references=(SYNC,),
     run=run,
 )

@@ -9,6 +9,7 @@ measured in that one. Each answer must have the rows and the path of the first o
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import time
 from collections.abc import Iterator
@@ -24,13 +25,12 @@ from fastflight.client import FastFlightClient
 from fastflight.errors import DataError, RequestError
 from fastflight.service import Catalog, encode, make_request
 from fastflight_benchmark.contenders import MODES
-from fastflight_benchmark.cores import MIB
-from fastflight_benchmark.engine import LESS, MORE, Bench, Measure, Suite
+from fastflight_benchmark.engine import LESS, MIB, MORE, Bench, Contender, Figures, Measure, Suite
 from fastflight_benchmark.loading.calling import DO_GET
 from fastflight_benchmark.loading.pool import Loaders
 from fastflight_benchmark.loading.reading import Answer
 from fastflight_benchmark.peers.running import FREE_PORT, SERVER
-from fastflight_benchmark.spawned import spawned
+from fastflight_benchmark.processes import spawned
 
 # Answers below this size are counted, larger ones are weighed.
 SMALL_BYTES = 256 * 1024
@@ -67,23 +67,20 @@ def _run(bench: Bench, name: str, keys: str) -> None:
         paths = {answer.path: mode for mode, answer in first.items()}
         is_small = all(answer.bytes < SMALL_BYTES for answer in first.values())
         bench.say(f"{source.name} at {server.location}: {first[MODES[0]].rows} rows, {' and '.join(paths)}")
-        for round_ in bench.rounds(1 if bench.quick else ROUNDS):
-            for clients in QUICK_CLIENTS if bench.quick else CLIENTS:
-                if clients == 1 and bench.wants({"clients": 1}, ALONE):
-                    bench.add({"clients": 1}, ALONE, round_, **_alone(source, request, is_small))
-                for path in bench.order(list(paths), round_):
-                    if not bench.wants({"clients": clients}, path):
-                        continue
-                    ticket = encode(request.model_copy(update={"mode": paths[path]}))
-                    answer = first[paths[path]]
-                    with bench.attempt({"clients": clients}, path):
-                        seconds = QUICK_SECONDS if bench.quick else SECONDS
-                        figures = (
-                            _calls(loaders, server.location, ticket, answer, clients, seconds)
-                            if is_small
-                            else _reads(loaders, server.location, ticket, answer, clients)
-                        )
-                        bench.add({"clients": clients}, path, round_, **figures)
+        rounds = bench.rounds(1 if bench.quick else ROUNDS)
+        seconds = QUICK_SECONDS if bench.quick else SECONDS
+        for round_, clients in itertools.product(rounds, QUICK_CLIENTS if bench.quick else CLIENTS):
+            contenders: dict[str, Contender] = {}
+            for path, mode in paths.items():
+                ticket = encode(request.model_copy(update={"mode": mode}))
+                contenders[path] = (
+                    partial(_calls, loaders, server.location, ticket, first[mode], clients, seconds)
+                    if is_small
+                    else partial(_reads, loaders, server.location, ticket, first[mode], clients)
+                )
+            if clients == 1:
+                contenders[ALONE] = partial(_alone, source, request, is_small)
+            bench.measure({"clients": clients}, contenders, [round_])
 
 
 def _request(source: Source[Any], keys: str) -> Any:
@@ -108,7 +105,7 @@ def _read_once(location: str, request: Any) -> Answer:
         return Answer(table.num_rows, table.nbytes, path)
 
 
-def _alone(source: Source[Any], request: Any, is_small: bool) -> dict[str, float]:
+def _alone(source: Source[Any], request: Any, is_small: bool) -> Figures:
     """Iterate the source here."""
     began = time.perf_counter()
     if source.read is not None:
@@ -124,9 +121,7 @@ async def _aread(aread: Any, request: Any) -> int:
     return sum([batch.nbytes async for lot in (await aread(request)).all_lots() for batch in lot])
 
 
-def _calls(
-    loaders: Loaders, location: str, ticket: bytes, first: Answer, clients: int, seconds: float
-) -> dict[str, float]:
+def _calls(loaders: Loaders, location: str, ticket: bytes, first: Answer, clients: int, seconds: float) -> Figures:
     calls = loaders.call(
         location, DO_GET, ticket, rows=first.rows, path=first.path, connections=clients, seconds=seconds
     )
@@ -136,12 +131,10 @@ def _calls(
     return {"rate": len(calls.latencies) / calls.seconds, "median": float(p50), "99_%": float(p99)}
 
 
-def _reads(loaders: Loaders, location: str, ticket: bytes, first: Answer, clients: int) -> dict[str, float]:
+def _reads(loaders: Loaders, location: str, ticket: bytes, first: Answer, clients: int) -> Figures:
     burst = loaders.read(location, ticket, clients)
     for outcome in burst.outcomes:
-        if outcome.answer is None:
-            raise DataError(outcome.error, where="an answer of the source")
-        found = outcome.answer.rows, outcome.answer.path
+        found = outcome.correct.rows, outcome.correct.path
         if found != (first.rows, first.path):
             raise DataError(f"{found[0]} rows arrived by {found[1]}, expected {first.rows} by {first.path}")
     return {

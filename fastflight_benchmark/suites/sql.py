@@ -27,11 +27,12 @@ import pyarrow as pa
 import pyarrow.flight as flight
 import pyarrow.parquet as pq
 
+from fastflight.errors import DataError
 from fastflight.log import LOG_SCHEMA, Store, compact
 from fastflight.sql.process import SqlLimits
-from fastflight_benchmark.engine import LESS, Bench, Measure, Suite
+from fastflight_benchmark.engine import LESS, WARM_UP, Bench, Contender, Figures, Measure, Suite
 from fastflight_benchmark.peers.running import FREE_PORT, SERVER, add_token
-from fastflight_benchmark.spawned import spawned
+from fastflight_benchmark.processes import spawned
 
 NAME = "demo"
 # Bytes of data in a row: a line of JSON from a sensor.
@@ -40,7 +41,7 @@ ROWS_PER_APPEND = 50_000
 FETCHED_ROWS = 1_000_000
 CLIENTS, QUERIES = 16, 4
 AGGREGATE, FIRST, FETCH, AT_ONCE = "aggregate", "first row", "fetch", f"{CLIENTS} clients at once"
-SQL, DO_GET, DUCKDB, ADBC, PANDAS = "sql", "do_get", "DuckDB", "ADBC", "do_get and pandas"
+SQL, DO_GET, DUCKDB, ADBC = "sql", "do_get", "DuckDB", "ADBC"
 RESTRICTED = "sql with one recording allowed"
 AUTHORIZATION = "adbc.flight.sql.authorization_header"
 
@@ -66,22 +67,9 @@ def run(bench: Bench) -> None:
         files = ("--recordings", str(folder), "--tokens", str(access))
         started = spawned(SERVER, "--server", FREE_PORT, "--device", f"{NAME}=sim:", *files)
         with started as server, contenders(server.location, tokens, parquet, rows) as tasks:
-            for round_ in range(bench.runs + 1):  # round 0 warms up: it starts the processes of the queries
+            for round_ in (WARM_UP, *bench.rounds()):  # the first one starts the processes of the queries
                 for task, by in tasks.items():
-                    for contender in bench.order(list(by), round_):
-                        if bench.wants({"task": task}, contender):
-                            _timed(bench, task, contender, by[contender], round_)
-
-
-def _timed(bench: Bench, task: str, contender: str, read: Callable[[], None], round_: int) -> None:
-    began = time.perf_counter()
-    try:
-        read()
-    except Exception as error:  # of any of four libraries: one failure among many measurements
-        bench.fail(f"{task} by {contender}", f"{type(error).__name__}: {error}"[:200])
-    else:
-        if round_:
-            bench.add({"task": task}, contender, round_, time=1e3 * (time.perf_counter() - began))
+                    bench.measure({"task": task}, by, [round_])
 
 
 def write(folder: Path, parquet: Path, rows: int) -> None:
@@ -108,8 +96,8 @@ def write(folder: Path, parquet: Path, rows: int) -> None:
 @contextlib.contextmanager
 def contenders(
     location: str, tokens: Mapping[str, str], parquet: Path, rows: int
-) -> Iterator[Mapping[str, Mapping[str, Callable[[], None]]]]:
-    """Yield the tasks, and for each the contenders: functions that raise `ValueError` for a wrong answer."""
+) -> Iterator[Mapping[str, Mapping[str, Contender]]]:
+    """Yield the tasks, and for each the contenders: functions that time an answer."""
     headers = {contender: f"Bearer {token}" for contender, token in tokens.items()}
     calls = {
         contender: flight.FlightCallOptions(headers=[(b"authorization", header.encode())])
@@ -134,10 +122,6 @@ def contenders(
         def total(contender: str) -> tuple[int, ...]:
             found = read(contender, type="sql", query=aggregate.format("demo.recording")).read_all()
             return tuple(found.to_pylist()[0].values())
-
-        def by_pandas() -> tuple[int, int, int]:
-            frame = read(type="recording", name=NAME, columns=["time", "data"]).read_all().to_pandas()
-            return len(frame), int(frame["data"].str.len().sum()), int(frame["time"].max().value // 1000)
 
         def by_adbc() -> int:
             with dbapi.cursor() as cursor:
@@ -167,7 +151,6 @@ def contenders(
                 SQL: expect(right, lambda: total(SQL)),
                 RESTRICTED: expect(right, lambda: total(RESTRICTED)),
                 DUCKDB: expect(right, lambda: local.execute(aggregate.format(f"'{parquet}'")).fetchall()[0]),
-                PANDAS: expect(right, by_pandas),
             },
             FIRST: {
                 SQL: expect(1, lambda: first_row(type="sql", query="select * from demo.recording limit 10")),
@@ -185,15 +168,21 @@ def contenders(
         }
 
 
-def expect(right: Any, answer: Callable[[], Any]) -> Callable[[], None]:
-    """Return a function that raises `ValueError` unless the answer is `right`."""
+def expect(right: Any, answer: Callable[[], Any]) -> Contender:
+    """Return a function that times an answer. It raises `DataError` unless the answer is `right`."""
 
-    def check() -> None:
-        found = answer()
+    def timed() -> Figures:
+        began = time.perf_counter()
+        try:
+            found = answer()
+        except Exception as error:  # of any of three libraries: one failure among many measurements
+            raise DataError(f"{type(error).__name__}: {error}"[:200]) from error
+        seconds = time.perf_counter() - began
         if found != right:
-            raise ValueError(f"{found}, not {right}")
+            raise DataError(f"{found}, not {right}")
+        return {"time": 1e3 * seconds}
 
-    return check
+    return timed
 
 
 SUITE = Suite(

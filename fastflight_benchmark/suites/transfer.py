@@ -13,11 +13,8 @@ from __future__ import annotations
 
 import importlib.metadata
 import itertools
-import os
-import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,6 +34,7 @@ from fastflight_benchmark.peers.carriers import (
     SyncCarrier,
     check_path,
 )
+from fastflight_benchmark.processes import finished, users_environment
 from fastflight_benchmark.result import Label
 from fastflight_benchmark.simulated import SimulatedBoard
 
@@ -217,11 +215,12 @@ def _download(board: SimulatedBoard, carrier: Carrier, content: bytes) -> float:
 
 def command(tool: str, port: str, baud: int, folder: str) -> list[str]:
     """Return the command that copies `folder` to a folder of the same name on the board."""
+    program = str(Path(sys.executable).with_name(tool))
     if tool == FASTFLIGHT:
-        return ["fastflight", "put", "-r", folder, ":/", "--device", f"serial://{port}?baud={baud}"]
+        return [program, "put", "-r", folder, ":/", "--device", f"serial://{port}?baud={baud}"]
     if tool == MPREMOTE:
-        return ["mpremote", "connect", port, "cp", "-r", folder, ":"]
-    return ["mpytool", "-p", port, "-b", str(baud), "cp", folder, ":/"]
+        return [program, "connect", port, "cp", "-r", folder, ":"]
+    return [program, "-p", port, "-b", str(baud), "cp", folder, ":/"]
 
 
 def _copied(bench: Bench, tool: str, folder: Folder, line: int, round_: int) -> None:
@@ -240,7 +239,7 @@ def _copied(bench: Bench, tool: str, folder: Folder, line: int, round_: int) -> 
         words = command(tool, board.path, line or HIGHEST_BAUD, here.name)
         for cell in cells.values():
             try:
-                took = _timed(words, Path(place))
+                took = finished(words, COPY_SECONDS, folder=Path(place), environment=users_environment()).seconds
                 there = board.folder / here.name
                 for file in here.iterdir():
                     if not (there / file.name).is_file() or (there / file.name).read_bytes() != file.read_bytes():
@@ -253,34 +252,6 @@ def _copied(bench: Bench, tool: str, folder: Folder, line: int, round_: int) -> 
                     bench.facts.setdefault("peers that failed", {})[f"{tool}, {line} baud, {folder.name}"] = str(error)
                     bench.say(f"{tool} failed: {error}")
                 return
-
-
-def _timed(words: Sequence[str], folder: Path) -> float:
-    """Run a command of this environment. Return the seconds."""
-    # Python stores what it compiles, as it does for users.
-    left_out = ("FASTFLIGHT_", "PYTHONDONTWRITEBYTECODE")
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(left_out)}
-    began = time.perf_counter()
-    try:
-        ended = subprocess.run(
-            [Path(sys.executable).with_name(words[0]), *words[1:]],
-            cwd=folder,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=COPY_SECONDS,
-            check=False,
-        )
-    except subprocess.TimeoutExpired as error:
-        raise TransportError(f"took more than {COPY_SECONDS:g} s", where=words[0]) from error
-    took = time.perf_counter() - began
-    if ended.returncode:
-        raise TransportError(
-            f"exit code {ended.returncode}: {(ended.stderr or ended.stdout).strip()[-200:]}", where=words[0]
-        )
-    return took
 
 
 SUITE = Suite(

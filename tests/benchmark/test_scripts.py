@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 import fastflight_benchmark
 from fastflight.errors import TransportError
 from fastflight_benchmark import result
+from fastflight_benchmark.processes import spawned
 from fastflight_benchmark.run_benchmark import app
-from fastflight_benchmark.spawned import spawned
 
 SOON = 30.0
 FOLDER = Path(fastflight_benchmark.__file__).parent

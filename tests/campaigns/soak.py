@@ -35,10 +35,9 @@ from fastflight.client import FastFlightClient
 from fastflight.transport.chunk_buffer import CHUNK_BYTES, KEPT_BYTES
 from fastflight_benchmark import machine
 from fastflight_benchmark.loading.recorded import Replayed, replayed
-from fastflight_benchmark.printing import printing
-from fastflight_benchmark.printing_boards import Options
+from fastflight_benchmark.printing_boards import Options, printing
+from fastflight_benchmark.processes import spawned
 from fastflight_benchmark.result import RESULTS
-from fastflight_benchmark.spawned import spawned
 from tests.campaigns import engine
 from tests.campaigns.soaking.sampling import FLAT_MB_PER_HOUR, Sample, Sampling, Slope, slope
 from tests.campaigns.soaking.visitors import Client, VisitOutcome

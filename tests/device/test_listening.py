@@ -25,8 +25,7 @@ from fastflight.gap import Gap
 from fastflight.transport.chunk_buffer import Chunk, TapReader
 from fastflight.transport.serial import SerialAddress
 from fastflight.transport.socket import SocketAddress
-from fastflight_benchmark.printing import printing
-from fastflight_benchmark.printing_boards import Options
+from fastflight_benchmark.printing_boards import Options, printing
 from tests.support.waiting import aread_until, until
 
 SOON = 20.0
