@@ -14,7 +14,7 @@ import pytest
 from fastflight.app.nats_servers import NatsServers, nats_servers
 from fastflight.client import FastFlightClient
 from tests.campaigns.faulting.program import Program
-from tests.support.buffering_board import HOST, BufferingBoard
+from tests.support.printing_board import HOST, BufferingBoard
 from tests.support.waiting import until
 
 FLEET = """

@@ -99,7 +99,7 @@ def campaign(stage: ClusterStage, faults: int, seed: int, seconds: float = float
     for name, board in stage.boards.items():
         outcome.flaws += [f"two writers at {name}: {each}" for each in board.overlaps]
         outcome.written_bytes += board.written
-        outcome.owners += board.connections
+        outcome.owners += board.connected
     for server in stage.servers.values():
         outcome.complaints += [f"{server.name}: {each[:600]}" for each in server.program.complaints()]
         text = server.log.read_text(errors="replace")

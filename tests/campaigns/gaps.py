@@ -19,12 +19,10 @@ from __future__ import annotations
 
 import random
 import re
-import socket
-import threading
 import time
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -34,6 +32,7 @@ from fastflight.client.answers import Recorded
 from fastflight.gap import Gap
 from tests.campaigns import engine
 from tests.campaigns.faulting.program import Program
+from tests.support.printing_board import PrintingBoard
 from tests.support.small_disk import SmallDisk
 from tests.support.waiting import until
 
@@ -82,45 +81,23 @@ class GapOutcome:
         return good and self.acknowledged > 0 and self.missing > 0
 
 
-class Printer:
-    """Prints numbered lines all the time, to the client that is connected, if any. `times` has when it did so."""
+class Printer(PrintingBoard):
+    """Prints numbered lines all the time, to the client that came last, if any. `times` has when it did so."""
+
+    period_seconds = PRINT_SECONDS
 
     def __init__(self) -> None:
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self._listener.settimeout(0.0)
-        self.port: int = self._listener.getsockname()[1]
+        super().__init__()
         self.times: list[float] = []
         self.is_cut = False
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="board", daemon=True)
-        self._thread.start()
 
-    def close(self) -> None:
-        self._over.set()
-        self._thread.join()
-        self._listener.close()
-
-    def _run(self) -> None:
-        line: socket.socket | None = None
-        while not self._over.wait(PRINT_SECONDS):
-            with suppress(OSError):
-                newest, _ = self._listener.accept()
-                if line is not None:
-                    line.close()
-                line = newest
-            if self.is_cut and line is not None:
-                line.close()
-                line = None
-            number = len(self.times)
-            self.times.append(time.time())
-            if line is not None:
-                try:
-                    line.sendall(b"%d\n" % number)
-                except OSError:
-                    line.close()
-                    line = None
-        if line is not None:
-            line.close()
+    def tick(self) -> None:
+        for connection in list(self.connections if self.is_cut else self.connections[:-1]):
+            self.close(connection)
+        number = len(self.times)
+        self.times.append(time.time())
+        for connection in list(self.connections):
+            self.print(connection, b"%d\n" % number)
 
 
 class Stage:
@@ -131,8 +108,8 @@ class Stage:
         self.lost = 0
         self._chance = chance
         self._stack = ExitStack()
-        self._stack.callback(self.board.close)
         with self._stack:
+            self._stack.enter_context(self.board)
             self.disk = self._stack.enter_context(SmallDisk(folder / "disk", DISK_BYTES)) if small_disk else None
             fleet = folder / "fleet.toml"
             fleet.write_text(FLEET.format(folder=(folder / "disk" / "kept").as_posix(), port=self.board.port))

@@ -22,10 +22,11 @@ from fastflight.app.nats_servers import NatsNode, free_ports
 from fastflight.client import FastFlightClient
 from fastflight.errors import FastFlightError
 from tests.campaigns.clustering import compacting
-from tests.campaigns.clustering.boards import HOST, CountingBoard
+from tests.campaigns.clustering.boards import CountingBoard
 from tests.campaigns.faulting.program import Program
 from tests.support.chaos import ChaosProxy
 from tests.support.clock import SettableClock
+from tests.support.printing_board import HOST
 from tests.support.small_disk import SmallDisk
 from tests.support.targets import TargetMissing
 from tests.support.waiting import until

@@ -1,7 +1,4 @@
-"""The work of a browser: files and rows by HTTP, and a TCP stream by the relay.
-
-The hop leads to the server's own gateway or, for `by_gateway`, from a separate gateway to the server.
-"""
+"""The work of a browser: files and rows by HTTP, and a TCP stream by the relay."""
 
 from __future__ import annotations
 
@@ -9,7 +6,6 @@ import contextlib
 import http.client
 import json
 import random
-import ssl
 from collections.abc import Iterator
 
 import pyarrow as pa
@@ -36,17 +32,14 @@ GOING_AWAY, OF_STATUS = 1001, 4000
 
 
 class _Browser:
-    """Where a browser goes: past the proxy to the server's gateway, or to the gateway that is past one."""
+    """A browser behind the proxy in front of the server's gateway."""
 
     stage: Stage
     way: str
 
-    def port(self) -> int:
-        return self.stage.proxies[BROWSER_GATEWAY].port
-
-    def verifying(self) -> ssl.SSLContext | None:
-        """How the gateway is known; None where it has no TLS."""
-        return self.stage.guard.verifying
+    @property
+    def address(self) -> str:
+        return f"{HOST}:{self.stage.proxies[BROWSER_GATEWAY].port}"
 
     def ask(self, method: str, path: str, body: bytes | None = None) -> bytes:
         """The content of the answer. `Ended` for one that says why not, and for one that broke off."""
@@ -56,11 +49,11 @@ class _Browser:
     @contextlib.contextmanager
     def answer(self, method: str, path: str, body: bytes | None = None) -> Iterator[http.client.HTTPResponse]:
         """The answer, whose content is read in the block. `Ended` for one that says why not, and if it breaks off."""
-        verifying = self.verifying()
+        verifying = self.stage.guard.verifying
         connection = (
-            http.client.HTTPConnection(HOST, self.port(), timeout=ANSWER_SECONDS)
+            http.client.HTTPConnection(self.address, timeout=ANSWER_SECONDS)
             if verifying is None
-            else http.client.HTTPSConnection(HOST, self.port(), timeout=ANSWER_SECONDS, context=verifying)
+            else http.client.HTTPSConnection(self.address, timeout=ANSWER_SECONDS, context=verifying)
         )
         answer: http.client.HTTPResponse | None = None
         try:
@@ -82,10 +75,10 @@ class _Browser:
     @contextlib.contextmanager
     def socket(self, path: str) -> Iterator[ClientConnection]:
         """A WebSocket; what ends it too early is raised as `unfinished` has it."""
-        verifying = self.verifying()
+        verifying = self.stage.guard.verifying
         try:
             with connect(
-                f"{'wss' if verifying else 'ws'}://{HOST}:{self.port()}{path}",
+                f"{'wss' if verifying else 'ws'}://{self.address}{path}",
                 ssl=verifying,
                 additional_headers=self.stage.guard.headers,
                 open_timeout=ANSWER_SECONDS,

@@ -37,29 +37,14 @@ class Guard:
 OPEN = Guard()
 
 
-@dataclass(frozen=True, slots=True)
-class Certificate:
-    """A server's certificate and key, and the CA that signed it: files in PEM."""
-
-    certificate: Path
-    key: Path
-    ca: Path
-
-
-def certified(folder: Path, host: str) -> Certificate:
-    """Make a certificate for `host`, with a new CA, in `folder`."""
-    authority = trustme.CA()
-    made = authority.issue_cert(host)
-    files = Certificate(folder / "server.pem", folder / "server.key", folder / "ca.pem")
-    made.cert_chain_pems[0].write_to_path(files.certificate)
-    made.private_key_pem.write_to_path(files.key)
-    authority.cert_pem.write_to_path(files.ca)
-    return files
-
-
 def guarded(folder: Path, host: str) -> Guard:
     """Make a certificate for `host`, and a token that may do everything, in `folder`."""
-    files = certified(folder, host)
+    authority = trustme.CA()
+    made = authority.issue_cert(host)
+    certificate, key, ca = (folder / name for name in ("server.pem", "server.key", "ca.pem"))
+    made.cert_chain_pems[0].write_to_path(certificate)
+    made.private_key_pem.write_to_path(key)
+    authority.cert_pem.write_to_path(ca)
     entry, token = issued("campaign", scopes(["read,write,session,exec,admin:*"]), datetime.now(UTC))
     tokens, shown = folder / "tokens.json", folder / "token"
     for file, content in ((tokens, Book((entry,)).encode()), (shown, token.encode())):
@@ -67,9 +52,9 @@ def guarded(folder: Path, host: str) -> Guard:
         file.write_bytes(content)
     return Guard(
         "grpc+tls",
-        ("--tls-cert", str(files.certificate), "--tls-key", str(files.key), "--tokens", str(tokens)),
-        ("--tls-ca", str(files.ca), "--token-file", str(shown)),
-        Credentials(token, files.ca.read_bytes()),
-        ssl.create_default_context(cafile=files.ca),
+        ("--tls-cert", str(certificate), "--tls-key", str(key), "--tokens", str(tokens)),
+        ("--tls-ca", str(ca), "--token-file", str(shown)),
+        Credentials(token, ca.read_bytes()),
+        ssl.create_default_context(cafile=ca),
         {"authorization": f"Bearer {token}"},
     )

@@ -38,8 +38,8 @@ class Budget:
 
 
 @dataclass(frozen=True, slots=True)
-class FuzzOutcome:
-    """What came of one target. `failure` is the input that broke it, and `log` what the process said then."""
+class TargetOutcome:
+    """What came of one target. `failure` is the literal of the input that broke it, and `log` what was printed."""
 
     name: str
     executions: int
@@ -49,15 +49,15 @@ class FuzzOutcome:
     # Branches of this package that were reached, and inputs that are kept because each reached something new.
     coverage: int
     kept: int
-    failure: bytes | None = None
+    failure: str = ""
     log: str = ""
 
     @property
     def failed(self) -> bool:
-        return self.failure is not None or bool(self.log)
+        return bool(self.failure or self.log)
 
 
-def fuzz(name: str, budget: Budget, folder: Path = BUILD) -> FuzzOutcome:
+def fuzz(name: str, budget: Budget, folder: Path = BUILD) -> TargetOutcome:
     """Run one target until its budget is used up, or it fails."""
     target = load(name)
     corpus, seeds, found = (folder / name / part for part in ("corpus", "seeds", "found"))
@@ -100,27 +100,11 @@ def fuzz(name: str, budget: Budget, folder: Path = BUILD) -> FuzzOutcome:
     (executions,) = struct.unpack("<Q", counter.read_bytes())
     broken = sorted(path for path in found.iterdir() if path.name.partition("-")[0] in FAILURES)
     log = "\n".join(ended.stdout.splitlines()[-SHOWN_LINES:]) if ended.returncode else ""
-    failure = broken[0].read_bytes() if broken else None
-    return FuzzOutcome(name, executions, seconds, used, coverage, kept, failure, log)
+    failure = repr(broken[0].read_bytes()) if broken else ""
+    return TargetOutcome(name, executions, seconds, used, coverage, kept, failure, log)
 
 
 def _cpu_seconds() -> float:
     """What ended children have used."""
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return usage.ru_utime + usage.ru_stime
-
-
-def table(outcomes: list[FuzzOutcome]) -> str:
-    """What came of each target, as Markdown; all executions in the last row."""
-    rows = [
-        f"| {each.name} | {each.executions:,} | {each.executions / max(each.seconds, 1e-9):,.0f} "
-        f"| {each.executions / max(each.cpu_seconds, 1e-9):,.0f} | {each.coverage} | {each.kept} | {int(each.failed)} |"
-        for each in outcomes
-    ]
-    total, failed = sum(each.executions for each in outcomes), sum(each.failed for each in outcomes)
-    rows.append(f"| all | {total:,} | | | | | {failed} |")
-    head = (
-        "| target | executions | per second | per second of processor | branches | inputs kept | failures |\n"
-        "|---|---|---|---|---|---|---|"
-    )
-    return "\n".join([head, *rows])
