@@ -17,13 +17,16 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from statistics import median
 
-from fastflight.errors import DataError, RequestError
+from fastflight.errors import DataError, RequestError, TransportError
+from fastflight_benchmark.processes import finished
 from fastflight_benchmark.result import Result, Row, load
 
 ROOT = Path(__file__).parents[1]
 SCRIPT = Path("fastflight_benchmark", "run_benchmark.py")
 # An error text is shortened to its end, where the reason usually stands.
 SHOWN_CHARACTERS = 600
+# A whole suite takes hours.
+MOST_SECONDS = 24 * 3600.0
 Say = Callable[[str], object]
 
 
@@ -103,18 +106,9 @@ def _done(command: Sequence[str], folder: Path, where: str, right: frozenset[int
     own = ("VIRTUAL_ENV", "UV_PROJECT_ENVIRONMENT", "PYTHONPATH", "PYTHONHOME")
     environment = {name: value for name, value in os.environ.items() if name not in own}
     try:
-        ended = subprocess.run(
-            command,
-            cwd=folder,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
+        ended = finished(
+            command, MOST_SECONDS, folder=folder, environment=environment, where=where, right=frozenset(right)
         )
-    except OSError as error:
-        raise RequestError(f"{command[0]}: {error.strerror}", where=where) from error
-    if ended.returncode not in right:
-        raise RequestError(f"{command[0]} failed: {ended.stdout.strip()[-SHOWN_CHARACTERS:]}", where=where)
-    return ended.stdout
+    except TransportError as error:
+        raise RequestError(str(error)) from error
+    return ended.output + ended.errors

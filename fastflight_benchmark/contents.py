@@ -1,23 +1,11 @@
-"""The contents of transferred files. They are the same in every run, and resemble files that people keep on boards.
-
-The module also has names that several suites use, and finds out the path of a session. It imports little, because a
-process whose memory is measured uses it.
-"""
+"""The contents of transferred files. They are the same in every run, and resemble files that people keep on boards."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator
 from typing import Literal
 
-from fastflight.device import AsyncSession, Session
-
-SYNC, ASYNC = "sync", "async"
-OURS = (SYNC, ASYNC)
 UPLOAD, DOWNLOAD = "upload", "download"
-# The name of the holder of the board, for messages to others.
-HOLDER = "benchmark"
-
 Kind = Literal["random", "csv", "python"]
 
 KINDS: tuple[Kind, ...] = ("random", "csv", "python")
@@ -49,16 +37,6 @@ def make(kind: Kind, size: int) -> bytes:
         number += 1
         content += (_reading(chance, number) if kind == "csv" else _statement(chance)).encode()
     return bytes(content[:size])
-
-
-def path_of(session: Session | AsyncSession) -> str:
-    """Return the path that a session's calls take."""
-    return ASYNC if isinstance(session, AsyncSession) else SYNC
-
-
-async def pieces(content: bytes) -> AsyncIterator[bytes]:
-    """Yield `content`, as the coroutines expect it."""
-    yield content
 
 
 def _reading(chance: random.Random, number: int) -> str:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import pyarrow as pa
 from pyarrow import flight
@@ -70,6 +71,16 @@ def repeat(request: Callable[[], None], until: float) -> Calls:
         if now >= until:
             calls.ended = now
             return calls
+
+
+def together(parts: Sequence[Calls]) -> dict[str, Any]:
+    """Return the calls of several threads as one, for JSON."""
+    return {
+        "latencies": [latency for part in parts for latency in part.latencies],
+        "errors": dict(sum((part.errors for part in parts), Counter[str]())),
+        "began": min(part.began for part in parts),
+        "ended": max(part.ended for part in parts),
+    }
 
 
 def _error_of(request: Callable[[], None]) -> str:

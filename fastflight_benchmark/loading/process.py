@@ -16,7 +16,6 @@ import json
 import os
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -24,7 +23,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import flight
 
-from fastflight_benchmark.loading.calling import Calls, call, repeat
+from fastflight_benchmark.loading.calling import Calls, call, repeat, together
 from fastflight_benchmark.loading.reading import Answer, read
 
 
@@ -46,7 +45,7 @@ class Load:
             done = {"answers": self._all(clients, lambda client: _reading(client, ticket, task["at"]))}
         else:
             parts = self._all(clients, lambda client: _calling(client, task))
-            done = _together(parts)
+            done = together(parts)
         return done | {"cpu_seconds": time.process_time() - began}
 
     def close(self) -> None:
@@ -86,18 +85,6 @@ def _calling(client: flight.FlightClient, task: dict[str, Any]) -> Calls:
     request = call(task["operation"], client, base64.b64decode(task["payload"]), task["rows"], task["path"])
     _wait(task["at"])
     return repeat(request, task["at"] + task["seconds"])
-
-
-def _together(parts: Sequence[Calls]) -> dict[str, Any]:
-    errors: Counter[str] = Counter()
-    for part in parts:
-        errors += part.errors
-    return {
-        "latencies": [latency for part in parts for latency in part.latencies],
-        "errors": dict(errors),
-        "began": min(part.began for part in parts),
-        "ended": max(part.ended for part in parts),
-    }
 
 
 def _wait(until: float) -> None:

@@ -36,7 +36,7 @@ def replayed(location: str, printed: Sequence[Printed]) -> Replayed:
         for number, board in enumerate(printed):
             while True:
                 began = time.perf_counter()
-                found = _read(client, f"board-{number}")
+                found = recorded(client, f"board-{number}")
                 seconds = time.perf_counter() - began
                 if found.bytes >= board.bytes or time.monotonic() > deadline:
                     break
@@ -48,7 +48,7 @@ def replayed(location: str, printed: Sequence[Printed]) -> Replayed:
     return replay
 
 
-def _read(client: flight.FlightClient, name: str) -> Printed:
+def recorded(client: flight.FlightClient, name: str) -> Printed:
     """Return what a recording holds of its board. Gaps are ignored."""
     found = Printed()
     ticket = json.dumps({"type": "recording", "name": name, "format": "bytes"}).encode()

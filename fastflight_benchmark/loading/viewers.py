@@ -19,7 +19,6 @@ import json
 import sys
 import threading
 import time
-from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -27,7 +26,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import flight
 
-from fastflight_benchmark.loading.calling import DO_GET, Calls, call, repeat
+from fastflight_benchmark.loading.calling import DO_GET, Calls, call, repeat, together
 
 # The path of a live session's rows.
 PATH = "async"
@@ -111,13 +110,7 @@ def requests(task: dict[str, Any]) -> dict[str, Any]:
             return repeat(lambda: next(each)(), task["at"] + task["seconds"])
 
     with ThreadPoolExecutor(len(task["clients"])) as pool:
-        parts = list(pool.map(one, task["clients"]))
-    return {
-        "latencies": [latency for part in parts for latency in part.latencies],
-        "errors": dict(sum((part.errors for part in parts), Counter[str]())),
-        "began": min(part.began for part in parts),
-        "ended": max(part.ended for part in parts),
-    }
+        return together(list(pool.map(one, task["clients"])))
 
 
 def main() -> None:

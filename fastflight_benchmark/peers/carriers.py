@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Coroutine
+from collections.abc import AsyncIterator, Coroutine
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self, TypeVar
@@ -18,14 +18,16 @@ from mpremote.transport import TransportError as MpremoteError  # type: ignore[i
 from mpremote.transport_serial import SerialTransport  # type: ignore[import-untyped]
 
 from fastflight.concurrency import Shard
-from fastflight.device import Device
+from fastflight.device import AsyncSession, Device, Session
 from fastflight.errors import FastFlightError, ProtocolError, TransportError
-from fastflight_benchmark.contents import HOLDER, path_of, pieces
+from fastflight_benchmark.contenders import ASYNC, SYNC
 from fastflight_benchmark.engine import WrongPath
 
 T = TypeVar("T")
 
 MPREMOTE, MPREMOTE_PTY = "mpremote", "mpremote-pty"
+# The name of the holder of the board, for messages to others.
+HOLDER = "benchmark"
 
 
 class Carrier(Protocol):
@@ -40,6 +42,14 @@ class Carrier(Protocol):
 
     def read(self, name: str) -> tuple[bytes, float]:
         """Return the content of a file, and the seconds."""
+
+
+def _path_of(session: Session | AsyncSession) -> str:
+    return ASYNC if isinstance(session, AsyncSession) else SYNC
+
+
+async def _once(content: bytes) -> AsyncIterator[bytes]:
+    yield content
 
 
 class SyncCarrier:
@@ -58,7 +68,7 @@ class SyncCarrier:
 
     @property
     def path(self) -> str:
-        return path_of(self._session)
+        return _path_of(self._session)
 
     def write(self, name: str, content: bytes) -> float:
         began = time.perf_counter()
@@ -88,12 +98,12 @@ class AsyncCarrier:
 
     @property
     def path(self) -> str:
-        return path_of(self._session)
+        return _path_of(self._session)
 
     def write(self, name: str, content: bytes) -> float:
         async def timed() -> float:
             began = time.perf_counter()
-            await self._session.write(name, pieces(content))
+            await self._session.write(name, _once(content))
             return time.perf_counter() - began
 
         return self._run(timed())

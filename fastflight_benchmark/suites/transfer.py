@@ -22,7 +22,8 @@ from pathlib import Path
 from fastflight.concurrency import Shards
 from fastflight.device import Inventory
 from fastflight.errors import DataError, TransportError
-from fastflight_benchmark.contents import ASYNC, DOWNLOAD, KINDS, OURS, SYNC, UPLOAD, Kind, make
+from fastflight_benchmark.contenders import ASYNC, MODES, SYNC
+from fastflight_benchmark.contents import DOWNLOAD, KINDS, UPLOAD, Kind, make
 from fastflight_benchmark.engine import LESS, Bench, Measure, Suite
 from fastflight_benchmark.peers.carriers import (
     MPREMOTE,
@@ -120,7 +121,7 @@ def plan(scope: Scope, run_: int) -> Iterator[Visit]:
     """Yield the visits of a run, by line."""
     for line, content, size in itertools.product(scope.lines, KINDS, scope.sizes):
         least = seconds(line, size)
-        is_long = 2 * len(OURS) * least > LONG_CELL_SECONDS
+        is_long = 2 * len(MODES) * least > LONG_CELL_SECONDS
         if least <= scope.longest_seconds and not (is_long and (content != "random" or run_ > 1)):
             each = max(1, min(MOST_ROUNDS, round(ROUNDS_SECONDS / least)))
             yield Visit(line, content, size, range((run_ - 1) * each + 1, run_ * each + 1))
@@ -150,7 +151,7 @@ def _visited(bench: Bench, visit: Visit, board: SimulatedBoard, port: Path) -> N
     baud = visit.line or HIGHEST_BAUD
     wanted = {
         name: [way for way in (UPLOAD, DOWNLOAD) if bench.wants(visit.cell(STEADY, way), name)]
-        for name in (*OURS, MPREMOTE, MPREMOTE_PTY)
+        for name in (*MODES, MPREMOTE, MPREMOTE_PTY)
     }
     with (
         Shards(1, "transfer") as shards,
@@ -158,7 +159,7 @@ def _visited(bench: Bench, visit: Visit, board: SimulatedBoard, port: Path) -> N
     ):
         device = inventory.device("board")
         for round_ in visit.rounds:
-            for place, path in enumerate(bench.order(OURS, round_)):
+            for place, path in enumerate(bench.order(MODES, round_)):
                 if not wanted[path]:
                     continue
                 with SyncCarrier(device) if path == SYNC else AsyncCarrier(device, shards.of(device.name)) as carrier:
