@@ -8,7 +8,10 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,7 +21,6 @@ from fastflight.client import answers
 from fastflight.client.server_board import ServerBoard
 from fastflight.client.stream import RowStream
 from fastflight.errors import DeviceError, FastFlightError
-from tests.campaigns.fuzz.folder import Folder
 from tests.campaigns.fuzz.material import Material
 from tests.campaigns.fuzz.target import Target
 from tests.campaigns.fuzz.varied_json import said
@@ -30,7 +32,17 @@ NAMES = (
     "../out", "/etc/passwd", "..", ".", "", "lib/../../out", "a\0b", "x" * 300, "lib", "lib/b.py/c", "a\\b", "a.txt ",
     "\ud800", "LIB/B.PY", "a.txt.part", ".fastflight-0.part",
 )  # fmt: skip
-FOLDER = Folder()
+# In memory, where there is such a folder: what is synced to a disk takes longer than all else.
+MEMORY = Path("/dev/shm")
+_folder: list[Path] = []
+
+
+@contextmanager
+def folder() -> Iterator[None]:
+    """A folder for all executions."""
+    with TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as made:
+        _folder[:] = [Path(made)]
+        yield
 
 
 class FuzzedServer:
@@ -112,7 +124,7 @@ class Chunks:
 def run(data: bytes) -> None:
     material = Material(data)
     kind = material.byte()
-    around = FOLDER.path
+    (around,) = _folder
     place = around / "copied"
     server: Any = FuzzedServer(material)
     try:
@@ -156,5 +168,5 @@ TARGET = Target(
         b"\x01\x00\x00\x00\x01\x00\x02\x09\x01\x05\x01\x00\x01\x0a\x03",
     ),
     max_bytes=96,
-    running=FOLDER.kept,
+    running=folder,
 )

@@ -10,9 +10,9 @@ import asyncio
 import contextlib
 import json
 import zlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
 from datetime import UTC, datetime
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import pyarrow as pa
 from prometheus_client import CollectorRegistry
@@ -31,9 +31,39 @@ from fastflight.runtime.tracing import REQUEST_ID_FORM
 from fastflight.service import Catalog, make_request, requests
 from fastflight.service.requests import FILE_DESCRIPTION, DeviceFile, Request
 from tests.campaigns.fuzz.material import Material, cut
-from tests.campaigns.fuzz.shared_loop import Loop
 from tests.campaigns.fuzz.target import Target
 from tests.support.function_source import FunctionSource
+
+T = TypeVar("T")
+# The loop closes generators that were left half read: one after the other, where one reads the next.
+TURNS = 3
+
+
+class Loop:
+    """One event loop for all executions, since making one takes longer than most requests.
+
+    `run` is for within `running`; no task may outlive what started it.
+    """
+
+    def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        with asyncio.Runner() as runner:
+            self._loop = runner.get_loop()
+            yield
+        self._loop = None
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        assert self._loop is not None
+        try:
+            return self._loop.run_until_complete(coroutine)
+        finally:
+            for _ in range(TURNS):
+                self._loop.run_until_complete(asyncio.sleep(0))
+            assert not (left := asyncio.all_tasks(self._loop)), left
+
 
 LOOP = Loop()
 CATALOG = Catalog()
