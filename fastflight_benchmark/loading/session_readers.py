@@ -6,7 +6,7 @@
 
 These are its lines of input. It answers the first with `true` when all sessions are open. `begin` drops the times so
 far and starts the stall of readers that have one. `finish` says where each reader ends (the number after its last row,
-or its number of bytes). The answer is a `Seen` for each reader; then the process ends.
+or its number of bytes). The answer is what each reader has seen; then the process ends.
 
 A reader is a bare `pyarrow.flight` client with its own connection, so a stalled reader does not block the others. The
 time of a row is from the board's clock to the moment at which the reader has its batch. It includes delays between the
@@ -20,7 +20,7 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -33,42 +33,25 @@ from fastflight_benchmark.loading.counting import JSON_SCHEMA, Numbers, Rows, Tr
 PATIENCE_SECONDS = 3.0
 POLL_SECONDS = 0.01
 BYTES, JSONL = "bytes", "jsonl"
+# The counts of a reader (`counting.Count`) that are reported.
+COUNTS = ("count", "first", "next", "gaps", "lost", "wrong", "bytes", "crc")
 
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """One session of a device. `board` is the number of its printing board."""
+    """One session of the device of the printing board with this number."""
 
-    device: str
     board: int
     mode: str
     format: str = JSONL
-    flush_ms: int = 0
     stall_seconds: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """The counts of one reader (`counting.Count`). `path` is from the schema; times are in milliseconds."""
-
-    count: int
-    first: int
-    next: int
-    gaps: int
-    lost: int
-    wrong: int
-    bytes: int
-    crc: int
-    path: str
-    error: str
-    times: Sequence[float]
 
 
 class Following(threading.Thread):
     """The thread of a reader."""
 
     def __init__(self, location: str, reader: Reader) -> None:
-        super().__init__(name=f"reader of {reader.device}", daemon=True)
+        super().__init__(name=f"reader of {reader.board}", daemon=True)
         self.reader = reader
         self.open = threading.Event()
         self.counted: Rows | Traffic = Rows(reader.board) if reader.format == JSONL else Traffic(reader.board)
@@ -104,18 +87,15 @@ class Following(threading.Thread):
             self._stream.cancel()
         self.join(PATIENCE_SECONDS)
 
-    def seen(self) -> Seen:
-        """Return what arrived."""
-        counted = self.counted
+    def seen(self) -> dict[str, Any]:
+        """Return what arrived, for JSON: the counts, the path of the schema, the error, and times in milliseconds."""
+        counts = {name: getattr(self.counted, name) for name in COUNTS}
         times = np.concatenate(self._times) / 1e6 if self._times else np.zeros(0)
-        return Seen(
-            counted.count, counted.first, counted.next, counted.gaps, counted.lost, counted.wrong, counted.bytes,
-            counted.crc, self.path, self.error, times.round(3).tolist(),
-        )  # fmt: skip
+        return {**counts, "path": self.path, "error": self.error, "times": times.round(3).tolist()}
 
     def _read(self) -> None:
-        ticket: dict[str, Any] = {"type": "device.session", "device": self.reader.device, "mode": self.reader.mode}
-        ticket |= {"format": self.reader.format, "flush_ms": self.reader.flush_ms}
+        ticket: dict[str, Any] = {"type": "device.session", "device": f"board-{self.reader.board}", "flush_ms": 0}
+        ticket |= {"mode": self.reader.mode, "format": self.reader.format}
         if self.reader.format == JSONL:
             ticket["schema"] = JSON_SCHEMA
         self._stream = self._client.do_get(flight.Ticket(json.dumps(ticket).encode()))
@@ -152,7 +132,7 @@ def run() -> None:
             _wait(readers, task["ends"])
             for reader in readers:
                 reader.end()
-            print(json.dumps([asdict(reader.seen()) for reader in readers]), flush=True)
+            print(json.dumps([reader.seen() for reader in readers]), flush=True)
             return
 
 

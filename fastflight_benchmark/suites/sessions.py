@@ -137,10 +137,7 @@ def measured(cell: Cell, mode: str, seconds: float) -> Figures:
         readers = stack.enter_context(Worker(READING))
         numbers = [number % cell.boards for number in range(cell.readers)]
         stalls = [cell.stall_seconds, *[0.0] * (cell.readers - 1)]
-        opened = [
-            Reader(f"board-{number}", number, mode, cell.format, 0, stall)
-            for number, stall in zip(numbers, stalls, strict=True)
-        ]
+        opened = [Reader(number, mode, cell.format, stall) for number, stall in zip(numbers, stalls, strict=True)]
         readers.ask({"location": server.location, "readers": [asdict(reader) for reader in opened]})
         fleet.start()
         time.sleep(SETTLE_SECONDS)
@@ -237,7 +234,7 @@ SUITE = Suite(
         "server cores": Measure("", LESS),
         "memory": Measure("MiB", LESS),
         "threads": Measure(""),
-        "lost": Measure("rows told"),
+        "lost": Measure("rows"),
         "replay": Measure("MB/s", MORE),
         "record": Measure("MB/s", MORE),
     },
