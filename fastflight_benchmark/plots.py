@@ -56,6 +56,8 @@ TITLES = {
 # Characters of the footer that fit into a width of ten inches.
 FOOTER_CHARACTERS = 185
 DPI = 150
+# The width of a contender in a legend.
+LEGEND_INCHES = 2.4
 # Cells of a plot of bars. More cannot be read.
 MOST_CELLS = 24
 
@@ -224,7 +226,8 @@ def _legend(figure: Figure, axes: Axes, title: str) -> None:
     figure.suptitle(title, x=0.02, y=1 - 0.1 / height, ha="left", va="top", fontsize=13)
     handles, labels = axes.get_legend_handles_labels()
     place = (0.012, 1 - 0.36 / height)
-    figure.legend(handles, labels, loc="upper left", bbox_to_anchor=place, ncols=5, frameon=False, fontsize=9)
+    columns = int(figure.get_figwidth() / LEGEND_INCHES)
+    figure.legend(handles, labels, loc="upper left", bbox_to_anchor=place, ncols=columns, frameon=False, fontsize=9)
 
 
 def _finish(figure: Figure, note: str, description: Mapping[str, Any]) -> None:

@@ -13,7 +13,7 @@ import pytest
 from matplotlib import pyplot as plt
 from rich.console import Console
 
-from fastflight_benchmark import machine, plot_benchmark_results, plots, report, result
+from fastflight_benchmark import machine, performance_page, plot_benchmark_results, plots, report, result
 from fastflight_benchmark.engine import Bench, Suite
 from fastflight_benchmark.run_benchmark import SUITES
 from fastflight_benchmark.suites import source
@@ -116,3 +116,10 @@ def test_a_source_of_the_users_own_is_measured_beside_itself(monkeypatch: pytest
 
     assert found.description["errors"] == []
     assert {row.contender for row in found.of("rate")} == {"alone", "sync", "async"}
+
+
+def test_no_legend_is_cut_off(fonts: None) -> None:
+    for figure in plots.figures(performance_page.stored("requests")).values():
+        figure.canvas.draw()
+        assert figure.legends[0].get_window_extent().x1 <= figure.bbox.x1
+        plt.close(figure)
