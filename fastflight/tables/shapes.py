@@ -32,8 +32,9 @@ MAX_NESTING = 8
 # Fields of one struct. An object with more is used as a mapping, and becomes JSON text.
 MAX_STRUCT_FIELDS = 256
 
-# Strings that are no text in a column of numbers, times or truth values.
-_SPELLED = frozenset(["", *NULLS, *NANS, *INFINITIES, *MINUS_INFINITIES])
+# Strings that are null in a column of numbers, times or truth values, and those that are numbers in one of numbers.
+_SPELLED = frozenset(["", *NULLS])
+_NUMBERS = frozenset([*NANS, *INFINITIES, *MINUS_INFINITIES])
 
 
 class Number(float):
@@ -82,7 +83,9 @@ class Shape:
     def _kind_of_string(self, text: str) -> Kind:
         if self.depth:
             return Kind.TEXT
-        return Kind.SPELLED if text in _SPELLED else kind_of_time(text)
+        if text in _SPELLED:
+            return Kind.SPELLED
+        return Kind.NOT_FINITE if text in _NUMBERS else kind_of_time(text)
 
     def _add_items(self, values: list[Any]) -> None:
         if self.depth >= MAX_NESTING:
