@@ -16,8 +16,6 @@ STRETCHES_FROM = 0xF0
 STRETCH = 512
 # A parser is called once for each piece: byte by byte, which the parsers' own tests do, is many times slower.
 MAX_CUTS = 12
-# Where each piece costs a call of Arrow's, whose readers of text start a thread.
-FEW_CUTS = 3
 
 
 class Material:
