@@ -175,7 +175,7 @@ def _entry(
 
 
 def _fields(line: str) -> tuple[object, object, object, object]:
-    if (plain := _PLAIN(line)) is None:
+    if len(line) > answers.MAX_LITERAL_CHARACTERS or (plain := _PLAIN(line)) is None:
         name, mode, size, time = answers.literal(line)
         return name, mode, size, time
     return plain[1], int(plain[2]), int(plain[3]), plain[4] and int(plain[4])

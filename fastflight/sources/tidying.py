@@ -41,7 +41,7 @@ class Tidying:
         self._shared = shared
         self._parse = parse
         self._closing = threading.Event()
-        # The thread's processor time at the end of its last rest.
+        # The thread's processor time when it began, or at the end of its last rest.
         self._rested_at = 0.0
         # The last failure, so that the same one is logged only once.
         self._trouble = ""
@@ -67,6 +67,7 @@ class Tidying:
 
         A failure is logged, and the next call tries again.
         """
+        self._rested_at = time.thread_time()
         try:
             swept = self._store.sweep()
             if self._shared is not None:
