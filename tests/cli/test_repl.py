@@ -35,7 +35,7 @@ CONNECTED = b"Ctrl-] leaves; all other keys go to the board.\r\n"
 READ_KEYS = (
     b"import sys, micropython\r"
     b"def keys(): return iter(lambda: sys.stdin.buffer.read(1), b'Z')\r\r"
-    b"print('go'); print((micropython.kbd_intr(-1), b''.join(keys()).hex())[1], 'end')\r"
+    b"micropython.kbd_intr(-1); print('go'); print(b''.join(keys()).hex(), 'end')\r"
 )
 
 

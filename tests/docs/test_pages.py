@@ -33,6 +33,7 @@ from fastflight.client import FastFlightClient
 from tests.docs.site_pages import ALL, DOCS, HTTP, README, ROOT, RUN, SERVER, blocks, commands, devices, lines
 from tests.support.servers import config
 from tests.support.terminal_recording import COMMANDS as COMMANDS_OF_RECORDING
+from tests.support.waiting import until
 
 TIME = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d(?!:)")
 # What doctor prints depends on the machine.
@@ -65,6 +66,8 @@ def serving(page: str, folder: Path) -> Iterator[Site]:
         assert running.http is not None
         for name in names:
             wait_until_heard(running.location, name)
+        for name in recorded:
+            wait_until_recorded(running.location, name)
         yield Site(running.location, running.http)
 
 
@@ -74,6 +77,12 @@ def wait_until_heard(location: str, device: str) -> None:
         for batch in rows:
             if '"temperature"' in "".join(batch["text"].to_pylist()):
                 return
+
+
+def wait_until_recorded(location: str, device: str) -> None:
+    """Return when some rows are on the disk, besides what the board printed when it started."""
+    with FastFlightClient(location) as client:
+        until(lambda: client.recording(device, format="lines").to_arrow().num_rows > 8)
 
 
 def name_of(path: Path) -> str:

@@ -236,8 +236,11 @@ def test_whose_token_is_good_no_more_is_put_out(how: str) -> None:
         for client in clients:
             client.recv(SOON)
         LOST[how](guarded, "operator")
-        # A ticket is what its owner may do, and no longer than they may.
-        clients.append(parts.enter_context(connect(f"{guarded.ws}/ws/fleet?ticket={unused}")))
+        # A ticket is what its owner may do, and no longer than they may: a new client is ended, too, or refused.
+        try:
+            clients.append(parts.enter_context(connect(f"{guarded.ws}/ws/fleet?ticket={unused}")))
+        except InvalidStatus as refusal:
+            assert refusal.response.status_code == 401
         for client in clients:
             code, texts = ended(client)
             assert (code, texts[-1]["error"]["code"]) == (4401, "access.unauthenticated")
