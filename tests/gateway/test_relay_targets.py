@@ -335,7 +335,7 @@ def test_names_that_do_not_exist_are_told_only_to_askers_who_may_reach_them() ->
     assert refusal("admin:*", "none.example:23") == "the name has no address"
 
 
-def test_a_lookup_keeps_its_place_until_it_ends_even_if_its_client_has_left() -> None:
+def test_a_client_has_few_lookups_and_one_keeps_its_place_even_if_its_client_has_left() -> None:
     async def work() -> None:
         asked: list[str] = []
         answer = asyncio.Event()
@@ -350,12 +350,14 @@ def test_a_lookup_keeps_its_place_until_it_ends_even_if_its_client_has_left() ->
                 await asyncio.sleep(0)
 
         allowed = AllowedTargets(["192.168.4.0/24:23"], slow)
-        clients = [asyncio.ensure_future(resolve(allowed, f"gone-{number}:23")) for number in range(9)]
+        callers = [Identity(name, scopes(("admin:*",))) for name in ("one", "two", "three")]
+        targets = ((f"{caller.name}-{number}:23", caller) for caller in callers for number in range(3))
+        clients = [asyncio.ensure_future(resolve(allowed, *each)) for each in targets]
         await idle()
         for client in clients[:6]:
             client.cancel()
         await idle()
-        assert len(asked) == MAX_LOOKUPS
+        assert asked == ["one-0", "one-1", "two-0", "two-1"] and len(asked) == MAX_LOOKUPS
         answer.set()
         assert await resolve(allowed, "board.local:23") == [("192.168.4.7", 23)]
         results = await asyncio.gather(*clients, return_exceptions=True)

@@ -17,7 +17,9 @@ import ipaddress
 import re
 import socket
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
 from typing import NamedTuple
+from weakref import WeakValueDictionary
 
 from fastflight.access.identity import ANYBODY, Identity
 from fastflight.errors import RequestError, TransportError
@@ -33,6 +35,8 @@ MAX_PORT = 65535
 MAX_ADDRESSES = 8
 # Lookups at the same time. Each holds a thread until the network's resolver answers, which may take half a minute.
 MAX_LOOKUPS = 4
+# Those of one client, so that its names without an answer leave places for other clients.
+MAX_LOOKUPS_PER_CLIENT = 2
 # The limit of DNS. That of a label, 63, is in `_NAME`.
 MAX_NAME_CHARACTERS = 253
 # The last label is no number: the system's resolver takes such a name for an address in one of inet_aton's spellings
@@ -89,6 +93,8 @@ class AllowedTargets:
         self._devices = [(_rule(text), device) for text, device in (devices or {}).items()]
         self._lookup = lookup
         self._lookups = asyncio.Semaphore(MAX_LOOKUPS)
+        # By client, while it has a lookup or waits for one.
+        self._lookups_of: WeakValueDictionary[str | None, asyncio.Semaphore] = WeakValueDictionary()
 
     async def resolve(
         self, host: str, port_text: str, caller: Identity = ANYBODY, own_port: int | None = None
@@ -112,7 +118,7 @@ class AllowedTargets:
             found = [parsed]
         elif rules and (own or admin):  # no other caller may learn which names exist
             try:
-                found = await self._addresses(name, target)
+                found = await self._addresses(name, target, caller.own_name)
             except TransportError:
                 if admin or any(rule.host == name for rule in own):
                     raise
@@ -129,12 +135,18 @@ class AllowedTargets:
             raise HttpRefusal(403, "the relay may not connect there", where=target, hint=_HINT)
         return allowed[:MAX_ADDRESSES]
 
-    async def _addresses(self, name: str, target: str) -> list[Address]:
+    async def _addresses(self, name: str, target: str, client: str | None) -> list[Address]:
         if name == LOCALHOST:
             return [ipaddress.IPv4Address("127.0.0.1"), ipaddress.IPv6Address("::1")]  # whatever a hosts file says
-        await self._lookups.acquire()
+        own = self._lookups_of.setdefault(client, asyncio.Semaphore(MAX_LOOKUPS_PER_CLIENT))
+        await own.acquire()
+        try:
+            await self._lookups.acquire()
+        except BaseException:
+            own.release()
+            raise
         lookup = asyncio.ensure_future(self._lookup(name))
-        lookup.add_done_callback(self._end_lookup)
+        lookup.add_done_callback(partial(self._end_lookup, own))
         try:
             # A lookup cannot be cancelled: it keeps its place until it ends, even if its client has left.
             found = await asyncio.shield(lookup)
@@ -142,7 +154,8 @@ class AllowedTargets:
             raise TransportError("the name has no address", where=target, hint="Check its spelling") from error
         return list(dict.fromkeys(address for text in found if (address := _address(text)) is not None))
 
-    def _end_lookup(self, lookup: asyncio.Future[list[str]]) -> None:
+    def _end_lookup(self, own: asyncio.Semaphore, lookup: asyncio.Future[list[str]]) -> None:
+        own.release()
         self._lookups.release()
         if not lookup.cancelled():
             lookup.exception()  # fetched here, as asyncio logs an exception that nobody has fetched
