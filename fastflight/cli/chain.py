@@ -31,7 +31,7 @@ class SharedBoards:
         self._boards: dict[tuple[Any, ...], Boards] = {}
 
     def boards(self, server: Server, open_boards: Callable[[], AbstractContextManager[Boards]]) -> Boards:
-        """Return the boards of `server`; if the command line names none, those that were used last."""
+        """Return the boards of `server`, or of the last used server if the command line names none."""
         key = (server.url, server.device, *server.credential_files.values())
         if not server.is_named and self._boards:
             key = next(reversed(self._boards))

@@ -268,7 +268,7 @@ class Database:
         return Body(*found[0]) if found else None
 
     def bodies(self, log: int | None = None) -> list[BodyRow]:
-        """Return all bodies in order, or those that only this log has. Those in a damaged page are left out."""
+        """Return all bodies in order, or only those of one log. Leaves out bodies in a damaged page."""
         with self.reading() as connection:
             every = _BODIES if log is None else _BODIES_OF
             found = _unless_damaged(connection, every, log)

@@ -115,7 +115,7 @@ class ChunkBuffer:
         return TapReader(self, start, begins_line, self._fed_before(index), index >= 0, counts_missed)
 
     def _fed_before(self, index: int) -> int:
-        """Return the size of all chunks before one of those that are kept. The caller holds `_lock`."""
+        """Return the total size of the chunks before a buffered chunk. The caller holds `_lock`."""
         return self._fed - sum(len(chunk.data) + CHUNK_BYTES for chunk in islice(self._chunks, max(0, index), None))
 
     def record_by(self, recorder: TapReader | None) -> None:

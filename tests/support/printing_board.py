@@ -37,7 +37,7 @@ class Connection:
 
 
 class PrintingBoard:
-    """The board, while its context lasts. `connections` are those that are open, the oldest one first."""
+    """A board that runs while its context lasts. `connections`: the open connections, oldest first."""
 
     period_seconds = PERIOD_SECONDS
 
@@ -114,7 +114,7 @@ class PrintingBoard:
 
 
 class BufferingBoard(PrintingBoard):
-    """Prints numbered lines to one client at a time, and keeps those that nobody reads.
+    """Prints numbered lines to one client at a time, and buffers the lines that no client has read.
 
     So it is known of each line whether a server has read it: `began` has the number of the first line of each client.
     What was sent to a server that is killed is gone, as with a board.

@@ -19,9 +19,9 @@ READY_SECONDS = 60.0
 
 
 def restart_server(stage: ClusterStage, name: str) -> None:
-    """As an update does it: it is told to end, and starts again."""
+    """Stop a server with a signal and start it again, as an update does."""
     if code := stage.servers[name].program.stop():
-        raise AssertionError(f"{name} was told to end, and its exit code is {code}")
+        raise AssertionError(f"{name} was stopped with a signal, and its exit code is {code}")
     stage.servers[name].program.start()
 
 
