@@ -111,7 +111,7 @@ def _removed(metrics: Metrics) -> list[str]:
     counts = {
         "stalled readers": overdue.get("reader", 0),
         "idle writers": overdue.get("writer", 0),
-        "idle users of a device": _sum(metrics, "fastflight_device_put_out_total"),
+        "idle users of a device": _sum(metrics, "fastflight_device_evicted_total"),
     }
     words = [f"{count:,.0f} {what}" for what, count in counts.items() if count]
     cut = _sum(metrics, "fastflight_connections_cut_total")

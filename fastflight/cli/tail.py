@@ -142,7 +142,7 @@ def follow(
             raise Interrupted(status.summary(stream.missed)) from error
     summary = stream.summary
     why = f" ({summary['why']})" if summary.get("why") else ""
-    rejected = f", {summary['rejected']} lines set aside" if summary.get("rejected") else ""
+    rejected = f", {summary['rejected']} lines rejected" if summary.get("rejected") else ""
     ended = summary.get("ended", "finished")
     screen.complain(f"{CUT_SHORT.get(ended, ended)}{why}: {status.summary(stream.missed)}{rejected}")
     if ended in CUT_SHORT:

@@ -205,7 +205,7 @@ class RowStream(AnswerRows):
             self._gaps.append(gap)
             self._gap_count += 1
             self._lost_rows += gap.rows or 0
-        elif "set_aside" in content:
+        elif "mostly_rejected" in content:
             _warn_of_misfits(content, self._location)
         return content
 
@@ -271,8 +271,8 @@ def summary_line(summary: Summary) -> str:
 
 def _warn_of_misfits(note: Note, location: str) -> None:
     """Warn at once: a live session may never send anything else."""
-    with validating("rows that the server set aside", location):
-        counts = note["set_aside"]
+    with validating("rows that the server rejected", location):
+        counts = note["mostly_rejected"]
         device = f"{text(note['device'])}: " if "device" in note else ""
         warning = device + _misfits(whole(counts["rows"]), whole(counts["fitting"]), text(counts["reason"]))
     warnings.warn(warning, IncompleteWarning, stacklevel=2)
@@ -280,7 +280,7 @@ def _warn_of_misfits(note: Note, location: str) -> None:
 
 def _misfits(rejected: int, fitting: int, reason: str) -> str:
     fit = f"{fitting:,} fit" if fitting else "none fits"
-    return f"{rejected:,} rows are set aside, {fit}: {reason}".removesuffix(": ")
+    return f"{rejected:,} rows are rejected, {fit}: {reason}".removesuffix(": ")
 
 
 def _reason(failure: Mapping[str, Any]) -> str:

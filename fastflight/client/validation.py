@@ -17,7 +17,7 @@ from fastflight.errors import ProtocolError
 # A message about rows, which comes between them.
 Note = Mapping[str, Any]
 # Keys of the messages that may come between rows. A message with none of these keys is the server's summary.
-NOTES = ("gap", "recording", "failure", "digests", "set_aside", "progress")
+NOTES = ("gap", "recording", "failure", "digests", "mostly_rejected", "progress")
 # What such messages are called in errors.
 ABOUT_ROWS = "what the server says of its rows"
 # Sizes, row counts and sequence numbers: Arrow holds them in 64 bits.

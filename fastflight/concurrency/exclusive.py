@@ -92,7 +92,7 @@ class Exclusive:
         # How often a waiter got the lock, not counting background holders.
         self.turns = 0
         # How often an idle holder had to release the lock for another waiter.
-        self.put_out = 0
+        self.evicted = 0
         self._since = 0.0
         self._waiters: deque[_Waiter] = deque()
         # Background waiters, which come after all others.
@@ -134,7 +134,7 @@ class Exclusive:
             current = self._current
             if current is None:
                 raise RuntimeError("released, but nobody holds it")
-            self.put_out += current.claim is not None and current.claim.lapsed
+            self.evicted += current.claim is not None and current.claim.lapsed
             self._hand_over()
 
     @contextlib.asynccontextmanager

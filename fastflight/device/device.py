@@ -141,9 +141,9 @@ class Device:
         return self._listen_task is not None and not self.trouble and self._board.repl.splitter is None
 
     @property
-    def put_out(self) -> int:
+    def evicted(self) -> int:
         """How often an idle owner had to give the device up to another caller (`IdleClaim`)."""
-        return self._lock.put_out
+        return self._lock.evicted
 
     @property
     def trouble(self) -> str:

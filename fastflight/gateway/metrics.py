@@ -59,7 +59,7 @@ class EdgeMetrics(Collector):
             opened.add_metric([kind], count)
         yield opened
         yield CounterMetricFamily(
-            "fastflight_websockets_put_out",
+            "fastflight_websockets_evicted",
             "WebSockets that were ended because the caller's access was revoked or changed.",
             value=self._sockets.revoked,
         )

@@ -93,7 +93,7 @@ DEFINITIONS: dict[str, Definition] = {
     "fastflight_device_missed_total": Definition(
         "counter", "Chunks that live sessions missed because their clients were too slow.", ("device",)
     ),
-    "fastflight_device_put_out_total": Definition(
+    "fastflight_device_evicted_total": Definition(
         "counter", "How often an idle holder lost the device to another request.", ("device",)
     ),
     "fastflight_bridge_browsers_total": Definition(

@@ -34,7 +34,7 @@ def device_metrics(inventory: Inventory) -> Iterator[Metric]:
     yield family("fastflight_device_outages_total", ((of, device.outages) for of, device in devices))
     yield family("fastflight_device_retries_total", ((of, device.retries) for of, device in devices))
     yield family("fastflight_device_missed_total", ((of, device.tap.missed) for of, device in devices))
-    yield family("fastflight_device_put_out_total", ((of, device.put_out) for of, device in devices))
+    yield family("fastflight_device_evicted_total", ((of, device.evicted) for of, device in devices))
 
 
 def recording_metrics(recordings: Recordings) -> Iterator[Metric]:

@@ -1,9 +1,9 @@
 """Reports early that most rows of an answer do not fit its schema.
 
-A row that does not fit is set aside, and the trailer counts it. If most rows are set aside, the schema is probably
+A row that does not fit is rejected, and the trailer counts it. If most rows are rejected, the schema is probably
 wrong, and the client that reads a slow file or a live session would see next to nothing for minutes. So a note goes
-into the stream: `{"set_aside": {"rows": n, "fitting": m, "offset" or "seq": place, "reason": why}}`. `n` rows were set
-aside while `m` fit. `place` and `why` are those of the last row set aside: the first one is often a line that a board
+into the stream: `{"mostly_rejected": {"rows": n, "fitting": m, "offset" or "seq": place, "reason": why}}`. `n` rows were
+rejected while `m` fit. `place` and `why` are those of the last rejected row: the first one is often a line that a board
 prints as it starts.
 """
 
@@ -58,4 +58,4 @@ class MisfitNotice:
         self._fitting, self._count, self._since = fitting, self._summary.rejected, None
         if noted or not self._noted or last is None:
             return None
-        return {"set_aside": {"rows": rows, "fitting": fit, self._place: last.offset, "reason": last.reason}}
+        return {"mostly_rejected": {"rows": rows, "fitting": fit, self._place: last.offset, "reason": last.reason}}

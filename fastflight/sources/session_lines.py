@@ -12,7 +12,7 @@ BEGAN = "recording began"
 BEGAN_AT_LINE = "recording began with a new line"
 # The cuts after which the device's next byte is known to begin a line.
 LINE_CUTS = (AFTER_REQUEST, BEGAN_AT_LINE)
-# Text without line ends is cut into rows of this length, which are set aside if lines are parsed.
+# Text without line ends is cut into rows of this length, which are rejected if lines are parsed.
 MAX_LINE_BYTES = 64 * 1024
 
 

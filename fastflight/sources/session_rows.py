@@ -5,7 +5,7 @@
 holds the first byte of the line.
 
 A line is never joined across a gap. In `lines`, the text before the gap and the text after it, up to the next line end,
-are two rows; in `jsonl` and `csv` both are set aside, since half a number still looks like a number. For the same
+are two rows; in `jsonl` and `csv` both are rejected, since half a number still looks like a number. For the same
 reason these two formats set the first line aside, unless it is known to begin where the reading begins. A note between
 the rows before and after reports the gap: `{"gap": {...}}`, with `Gap.details`.
 """

@@ -13,7 +13,7 @@ the prompt has come back, does not. One read may contain both: it is then split.
 In ENTERING and LEAVING, bytes that may be the beginning of the REPL's answer are held back until the next bytes decide.
 A board whose program keeps running never gets to TALKING, so none of its output counts as traffic of a request.
 
-If a program goes on beside requests (`repl.splitter`), there is no such time: each answer is told from the program's
+If a program goes on beside requests (`repl.splitter`), there is no such time: each answer is told apart from the program's
 output by itself, and requests do not interrupt that output.
 """
 
@@ -132,7 +132,7 @@ class RequestFilter:
             self._split(data)
 
     def _splits(self, direction: Direction, data: bytes) -> bool:
-        """Pass bytes on if answers are told from a program's output by themselves. Return whether they are."""
+        """Pass bytes on if answers are told apart from a program's output by themselves. Return whether they are."""
         if self._repl is not None and self._repl.undecided:
             if direction == "rx":
                 self._undecided += data
@@ -155,7 +155,7 @@ class RequestFilter:
         return True
 
     def _decide(self) -> None:
-        """Take over how answers are told from a program's output, and pass on what came before that was known."""
+        """Take over how answers are told apart from a program's output, and pass on what came before that was known."""
         if self._repl is not None and self._repl.splitter is not self._splitter:
             self._tap.feed("rx", self._splitter.flush() if self._splitter is not None else b"")
             self._splitter = self._repl.splitter

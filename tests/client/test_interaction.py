@@ -136,7 +136,7 @@ def test_who_types_nothing_gives_the_board_to_who_asks() -> None:
         with pytest.raises(Stopped, match="nothing was sent for 0 s, and somebody else asked for the device"):
             repl.close()
         figures = client.stats()["figures"]
-        assert figures["fastflight_device_put_out_total"] == [[{"device": "demo"}, 1]]
+        assert figures["fastflight_device_evicted_total"] == [[{"device": "demo"}, 1]]
 
 
 def test_who_listens_is_told_why_it_is_over() -> None:

@@ -348,11 +348,11 @@ def test_who_asks_for_what_is_not_used_waits_until_it_is_given_back() -> None:
     assert has_it.wait(SOON)
     with pytest.raises(BusyError, match="in use by a REPL.*ask again in 600 s: it .*nothing was sent to it for 600 s"):
         acquire(lock, "reading", 0)
-    assert (left.is_set(), lock.put_out) == (False, 0)
+    assert (left.is_set(), lock.evicted) == (False, 0)
     clock.now = 600.0
     with held(lock, "reading", 0):
         assert lock.holder == "reading"
-    assert lock.put_out == 1
+    assert lock.evicted == 1
     holding.join(SOON)
 
 

@@ -12,7 +12,7 @@ from .case import Case
 
 
 def numbers(*values: object) -> tuple[str, list[object], list[str]]:
-    """One column `n` of int64, and no row set aside."""
+    """One column `n` of int64, and no row rejected."""
     return "n: int64", list(values), []
 
 
@@ -24,7 +24,7 @@ HEADER = "the first row is too long or not closed"
 LONG = b"x" * (MAX_ROW_BYTES + 1)
 BOM = b"\xef\xbb\xbf"
 
-# The bytes; the columns, the first column's values and the reasons of what was set aside.
+# The bytes; the columns, the first column's values and the reasons of what was rejected.
 CSV = [
     Case("nothing", b"", outcome=("", [], [])),
     Case("a line feed", b"\n", outcome=("", [], [])),

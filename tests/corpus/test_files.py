@@ -66,7 +66,7 @@ def test_packed(case: Case) -> None:
     check(case, lambda data: read(layout, data, PIECE)[1])
 
 
-def test_rows_set_aside_are_all_counted_and_the_first_of_them_told() -> None:
+def test_rows_rejected_are_all_counted_and_the_first_of_them_told() -> None:
     data = b"n,m\n" + b"1,2\n" * 50 + b"1\n" * (MAX_REJECTED_EXAMPLES + 1)
     reader = WholeFile(Layout("csv"), lambda: iter([data]))
     assert reader.summary.rejected == MAX_REJECTED_EXAMPLES + 1

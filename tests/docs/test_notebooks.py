@@ -58,5 +58,5 @@ def test_the_live_notebook_draws_what_arrives_and_what_was_recorded(server: str,
     assert re.fullmatch(r"demo: \d+ lines, 0 gaps, limit reached", "".join(new["live-05"][0]["data"]["text/plain"]))
     assert '<progress style="width: 20em" max="1" value="1">' in "".join(new["live-07"][0]["data"]["text/html"])
     assert re.search(r"by the board's: \d+ ms", text_of(new["live-09"]))
-    # A line is set aside if it may be incomplete: the first one, and the one behind the gap.
+    # A line is rejected if it may be incomplete: the first one, and the one behind the gap.
     assert text_of(new["live-11"]) == f"yesterday {24 * 60 - len(MISSING) - 2} rows, 1 gaps\n"

@@ -44,7 +44,7 @@ def test_a_session_has_what_the_board_said_and_no_word_of_an_upload(talking: Boa
     assert device.tap.missed == 0
 
 
-def test_rows_go_on_after_a_request_without_a_gap_and_without_a_row_set_aside(talking: BoardServer, mode: str) -> None:
+def test_rows_go_on_after_a_request_without_a_gap_and_without_a_row_rejected(talking: BoardServer, mode: str) -> None:
     keys: dict[str, Any] = {"format": "jsonl", "schema": TELEMETRY, "mode": mode}
     assert talking.get(**SESSION, limit_rows=3, **keys).error is None
     begin = talking.inventory.device("demo").tap.next_seq

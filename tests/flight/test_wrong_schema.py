@@ -88,7 +88,7 @@ def test_of_a_fleet_the_device_is_named(boards: BoardServer, mode: str) -> None:
     (boards.folder / "torn.csv").write_text("a,b\n" + "1\n" * (2 * NOTE_ROWS))
     request = {"type": "fleet.file", "devices": "demo", "path": "/torn.csv", "schema": {"a": "int64"}}
     early, _ = notes(boards, mode=mode, **request)
-    assert (early["device"], early["set_aside"]["rows"] >= NOTE_ROWS) == ("demo", True)
+    assert (early["device"], early["mostly_rejected"]["rows"] >= NOTE_ROWS) == ("demo", True)
 
 
 def test_a_file_that_fits_says_nothing(boards: BoardServer, mode: str) -> None:
@@ -100,10 +100,10 @@ def test_a_session_whose_lines_do_not_fit_says_so(boards: BoardServer) -> None:
     request = {**SESSION, "device": other(boards), "format": "csv", "schema": {"ms": "int64"}}
     stream = messages(boards.client.do_get(ticket(**request)))
     told = next(told for _, told in stream if told)
-    assert told["set_aside"]["rows"] > 1
-    assert told["set_aside"]["fitting"] == 0
-    assert sorted(told["set_aside"]) == ["fitting", "reason", "rows", "seq"]
-    assert "the row has 4 cells, the header has 1" in told["set_aside"]["reason"]
+    assert told["mostly_rejected"]["rows"] > 1
+    assert told["mostly_rejected"]["fitting"] == 0
+    assert sorted(told["mostly_rejected"]) == ["fitting", "reason", "rows", "seq"]
+    assert "the row has 4 cells, the header has 1" in told["mostly_rejected"]["reason"]
 
 
 def test_the_client_warns(boards: BoardServer, mode: Any) -> None:

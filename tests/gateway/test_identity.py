@@ -223,7 +223,7 @@ LOST = {"revoked": GuardedGateway.revoke, "expired": GuardedGateway.expire}
 
 
 @pytest.mark.parametrize("how", LOST)
-def test_whose_token_is_good_no_more_is_put_out(how: str) -> None:
+def test_whose_token_is_good_no_more_is_evicted(how: str) -> None:
     with guarding() as guarded, ExitStack() as parts:
         assert guarded.ask("operator", "GET", "/devices/lab-1/info").status == 200
         request = {"type": "device.session", "device": "lab-1"}

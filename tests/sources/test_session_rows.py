@@ -1,4 +1,4 @@
-"""Chunks of traffic as rows, without a device: lines and their places, what is set aside, gaps, limits, flushing."""
+"""Chunks of traffic as rows, without a device: lines and their places, what is rejected, gaps, limits, flushing."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_any_split_gives_the_same_csv_rows(lines: list[bytes], cuts: list[int], 
     assert rows.summary()["rejected"] == len(bad)
 
 
-def test_json_lines_are_parsed_and_the_others_set_aside_with_a_reason() -> None:
+def test_json_lines_are_parsed_and_the_others_rejected_with_a_reason() -> None:
     rows = session("jsonl", schema=READINGS)
     seen = rows.feed(chunks(b'{"ms":1,"celsius":2.5}\nTraceback:\n{"ms":"x"}\n', b'\n{"ms":2}\n{"ms":3'))
     assert [(row["seq"], row["ms"], row["celsius"]) for row in told(seen)] == [
@@ -142,7 +142,7 @@ def test_rows_wait_for_the_flush_or_for_enough() -> None:
     assert [batch.num_rows for batch in rows.feed(chunks(b"c", b"d", b"e", b"f", first=2))] == [3]
 
 
-def test_the_limit_is_exact_though_lines_are_set_aside() -> None:
+def test_the_limit_is_exact_though_lines_are_rejected() -> None:
     rows = session("csv", schema={"n": "int64"}, limit_rows=3, flush_ms=1000)
     seen = told(rows.feed(chunks(b"1\nx\n2\n", b"3\n4\n5\n")))
     assert ([row["n"] for row in seen], rows.full) == ([1, 2, 3], True)

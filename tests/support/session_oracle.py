@@ -39,7 +39,7 @@ _NUMBER = re.compile(r"-?\d+(\.\d+)?")
 
 @dataclass
 class Expected:
-    """An answer without a limit: its items, and how many lines are set aside."""
+    """An answer without a limit: its items, and how many lines are rejected."""
 
     items: list[Item] = field(default_factory=list)
     rejected: int = 0

@@ -67,7 +67,7 @@ def test_a_truncated_stream_gives_the_rows_so_far(read: Any) -> None:
     assert (read(b"", "arrow").rows, read(data[:5], "arrow").count) == ([], 1)
 
 
-def test_a_batch_that_is_not_valid_is_set_aside(read: Any) -> None:
+def test_a_batch_that_is_not_valid_is_rejected(read: Any) -> None:
     batches = [pa.record_batch([pa.array(words)], ["s"]) for words in (["a"], ["ab", "cd"], ["c"])]
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batches[0].schema) as writer:

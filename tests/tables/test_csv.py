@@ -43,7 +43,7 @@ def test_types_are_inferred(read: Any) -> None:
     assert seen.count == 0
 
 
-def test_bad_rows_are_set_aside_with_offset_and_reason(read: Any) -> None:
+def test_bad_rows_are_rejected_with_offset_and_reason(read: Any) -> None:
     data = b"id,name\n1,a\n3\n4,d,e\n5,\xff\n6,f\rg\n7,\0\0\n8,i\n"
     seen = read(data, "csv", schema=SCHEMA)
     assert seen.rows == [{"id": 1, "name": "a"}, {"id": 8, "name": "i"}]

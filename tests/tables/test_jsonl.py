@@ -44,7 +44,7 @@ def test_types_are_inferred(read: Any) -> None:
     assert seen.rows[1]["o"] == {"x": None, "y": None, "z": "q"}
 
 
-def test_bad_rows_are_set_aside_with_offset_and_reason(read: Any) -> None:
+def test_bad_rows_are_rejected_with_offset_and_reason(read: Any) -> None:
     lines = [
         b'{"a":1}', b"", b"{a: 2}", b'{"a":1}{"a":2}', b'{"a":', b"3}", b"[4]", b'{"a":"\xff"}', b'{"a":1,"a":2}',
         b'{"b":"\\ud800"}', b' {"a":9, "zz":[1]} \r', b'{"a":10}',

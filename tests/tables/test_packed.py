@@ -56,13 +56,13 @@ def test_schema_gives_fields_another_type(read: Any) -> None:
         ("date64", 86_400_001, 86_400_000),
     ],
 )
-def test_a_number_that_is_no_time_is_set_aside(read: Any, type_: str, beyond: int, within: int) -> None:
+def test_a_number_that_is_no_time_is_rejected(read: Any, type_: str, beyond: int, within: int) -> None:
     seen = read(struct.pack("<qq", beyond, within), "packed", record="<q", schema={"t": type_})
     assert len(seen.rows) == 1
     assert seen.reasons == [f"column 't': {beyond} is not {schema_from_names({'t': type_}).field('t').type}"]
 
 
-def test_part_of_a_record_at_the_end_is_set_aside(read: Any) -> None:
+def test_part_of_a_record_at_the_end_is_rejected(read: Any) -> None:
     seen = read(b"\1\0\0\0\2\0\0", "packed", record="<I", columns=("a",))
     assert seen.rows == [{"a": 1}]
     assert [(row.offset, row.reason) for row in seen.rejected] == [

@@ -52,7 +52,7 @@ STREAMS = tuple(stream(table, kind) for table in TABLES for kind in range(8))
 
 
 def read(layout: Layout, pieces: list[bytes]) -> tuple[pa.Table | None, ReadSummary, str]:
-    """The rows, what was set aside, and the error that ended it. Each batch is one that nobody need be afraid of."""
+    """The rows, what was rejected, and the error that ended it. Each batch is one that nobody need be afraid of."""
     reader = open_reader(layout)
     batches: list[pa.RecordBatch] = []
     try:

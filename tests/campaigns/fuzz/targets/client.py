@@ -78,7 +78,7 @@ BATCHES = tuple(
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """What the command line says of rows that were set aside is not shown."""
+    """What the command line says of rows that were rejected is not shown."""
     with open(os.devnull, "w") as nowhere, redirect_stderr(nowhere):
         yield
 
