@@ -6,12 +6,12 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from fastflight import user_folders
 from fastflight.app.addresses import check_location, http_address, http_hosts, http_origins
 from fastflight.app.cluster_config import cluster_settings
 from fastflight.app.config import (
@@ -179,23 +179,12 @@ def _recordings(
     on_demand = table is None and folder is None and not any(device.record for device in devices.values())
     table = table or RecordingsTable()
     try:
-        folder = folder or table.folder or default_folder(os.environ)
+        folder = folder or table.folder or user_folders.for_recordings()
     except RuntimeError as error:  # a user without a home
         if on_demand:
             return None
         raise RequestError("you have no home for recordings", where="--recordings", hint="Name a folder") from error
     return RecordingSettings(**{**dict(table), "folder": folder}, on_demand=on_demand)
-
-
-def default_folder(environment: Mapping[str, str]) -> Path:
-    """The default folder of recordings, in the platform's folder for a user's data. `RuntimeError` without a home."""
-    if sys.platform == "win32":
-        base = Path(environment.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
-    elif sys.platform == "darwin":
-        base = Path.home() / "Library" / "Application Support"
-    else:
-        base = Path(environment.get("XDG_DATA_HOME") or Path.home() / ".local" / "share")
-    return base / "fastflight" / "recordings"
 
 
 def _row_format(name: str, device: DeviceTable) -> RowFormat | None:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import re
-import sys
-from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from fastflight import user_folders
 from fastflight.access.identity import scopes
 from fastflight.access.tokens import CERTIFICATE_NAME, Book, Certificate, issued, unreserved
 from fastflight.app import token_file
@@ -72,7 +70,7 @@ def add(
     A running server that uses this token file accepts it within two seconds.
     """
     with report_errors():
-        path = file or default_file(os.environ)
+        path = file or default_file()
         if certificate:
             with usage_errors():
                 granted = scopes(scope)
@@ -110,7 +108,7 @@ def _check_certificate(name: str, expires: str | None, out: Path | None) -> None
 def list_(file: File = None, json: AsJson = False) -> None:
     """List the clients and what each may do. The list contains no secrets."""
     with report_errors():
-        book = Book.decode(token_file.read(file or default_file(os.environ)))
+        book = Book.decode(token_file.read(file or default_file()))
     now = datetime.now(UTC)
     entries = [
         {
@@ -160,7 +158,7 @@ def revoke(
 ) -> None:
     """Revoke access. Running servers that use this file notice within two seconds and end the client's streams."""
     with report_errors():
-        token_file.change(file or default_file(os.environ), lambda book: book.without(name))
+        token_file.change(file or default_file(), lambda book: book.without(name))
         screen.complain(f"{name} is revoked")
 
 
@@ -172,12 +170,6 @@ def period(text: str) -> timedelta:
     return int(match[1]) * UNITS[match[2]]
 
 
-def default_file(environment: Mapping[str, str]) -> Path:
-    """Return the default token file: in the platform's folder for a user's settings."""
-    if sys.platform == "win32":
-        base = Path(environment.get("APPDATA") or Path.home() / "AppData" / "Roaming")
-    elif sys.platform == "darwin":
-        base = Path.home() / "Library" / "Application Support"
-    else:
-        base = Path(environment.get("XDG_CONFIG_HOME") or Path.home() / ".config")
-    return base / "fastflight" / "tokens.json"
+def default_file() -> Path:
+    """Return the default token file."""
+    return user_folders.for_settings() / "tokens.json"

@@ -18,10 +18,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from fastflight import user_folders
 from fastflight.app.compose import open_server
 from fastflight.app.config import RecordingSettings
 from fastflight.app.nats_servers import nats_servers
-from fastflight.app.overlay import default_folder, read_config
+from fastflight.app.overlay import read_config
 from fastflight.app.running import RunningServer
 from fastflight.cli.replay import GAPS_KEY, GapReporter
 from fastflight.client import FastFlightClient, Gap, RowStream
@@ -292,7 +293,7 @@ def default_server() -> RunningServer:
 
 
 def test_a_server_with_defaults_records_when_it_is_asked_to(run: Run, data: Path) -> None:
-    folder = default_folder(os.environ)
+    folder = user_folders.for_recordings()
     with default_server() as running:
         server = ["--server", running.location]
         listed = run("recordings", *server)
