@@ -156,7 +156,7 @@ class Admission:
         }
         self._admitted: dict[str, set[AdmissionTicket]] = {"server": set(), "calls": set()}
         # How many admitted tickets each key has, without those that have none.
-        self._used: Counter[_Key] = Counter()
+        self._used: dict[_Key, int] = {}
         # The queue: a dict, from which a ticket can also leave in the middle.
         self._waiting: dict[AdmissionTicket, None] = {}
         self._closed = False
@@ -303,11 +303,14 @@ class Admission:
 
     def _reached(self, ticket: AdmissionTicket) -> _Key | None:
         """Return the first limit that keeps the ticket out; None if there is room for it."""
-        return next((key for key in ticket.keys if self._used[key] >= self._limit[key[0]]), None)
+        for key in ticket.keys:
+            if self._used.get(key, 0) >= self._limit[key[0]]:
+                return key
+        return None
 
     def _admit(self, ticket: AdmissionTicket) -> None:
         for key in ticket.keys:
-            self._used[key] += 1
+            self._used[key] = self._used.get(key, 0) + 1
         self._admitted[ticket.scope].add(ticket)
         ticket.admitted = True
         self._refusing_since = None

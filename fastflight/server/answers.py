@@ -38,21 +38,26 @@ T = TypeVar("T")
 
 # How much is read ahead of one client. All streams together wait with at most this times the admitted streams.
 AHEAD_BYTES = 1024 * 1024
+# gRPC takes this much of an answer at once, whether the client reads it or not: a stream's first window is 64 KiB.
+UNREAD_BYTES = 32 * 1024
+# In a message a column takes less than this, besides its values.
+MESSAGE_COLUMN_BYTES = 256
 
 _JSON = json.JSONEncoder(default=str)
 
 # What Flight sends: a batch, or a batch and its app metadata.
 Message = Any
-Opened = tuple[pa.Schema, Generator[Message, None, None]]
+Opened = tuple[pa.Schema, Iterator[Message]]
 
 
 def sync_messages(read: Callable[[], Reading], stream: Stream) -> Opened:
     """Return the schema and the messages of an answer that is read in the calling thread."""
     reading = _of_source(read)
+    if reading.is_whole:
+        packer = Packer(stream.resolved.answer_schema(reading.schema, "sync"))
+        return packer.schema, _whole(packer.pack(reading.first), packer.schema, reading.summary, stream)
     with closing_on_error(reading.lots):
         packer = Packer(stream.resolved.answer_schema(reading.schema, "sync"))
-        if reading.is_whole:
-            return packer.schema, _whole(packer.pack(reading.first), packer.schema, reading.summary, stream)
         reading = replace(reading, schema=packer.schema)
         lots = Interruptible(reading.lots, stream)
         stream.when_stopped(lots.interrupt)
@@ -97,8 +102,11 @@ def closing_on_error(owned: object) -> Iterator[None]:
 
 def _whole(
     runs: Sequence[Run], schema: pa.Schema, summary: Callable[[], Summary], stream: Stream
-) -> Generator[Message, None, None]:
-    """Return the messages of a whole reading, all made now. The trailer is the note of the last one."""
+) -> Iterator[Message]:
+    """Return the messages of a whole reading, all made now. The trailer is the note of the last one.
+
+    The stream of a small answer is closed now: no client can keep it waiting.
+    """
     account = Account(stream)
     pieces = [
         piece for run in account.sending(joined((runs,), stream.resolved.max_batch_rows)) for piece in run.pieces()
@@ -107,7 +115,11 @@ def _whole(
         pieces.append((empty(schema), None))
     last, _ = pieces.pop()
     pieces.append((last, account.trailer(_of_source(summary))))
-    return _started(_send_made([batch if note is None else _with(batch, note) for batch, note in pieces], stream))
+    messages = [batch if note is None else _with(batch, note) for batch, note in pieces]
+    if stream.bytes + MESSAGE_COLUMN_BYTES * len(schema) * (1 + len(messages)) + len(stream.resolved.ticket) <= UNREAD_BYTES:
+        stream.close("finished")
+        return iter(messages)
+    return _started(_send_made(messages, stream))
 
 
 def _send_made(messages: list[Message], stream: Stream) -> Generator[Message, None, None]:
