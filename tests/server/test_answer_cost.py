@@ -77,3 +77,20 @@ def test_a_step_calls_no_function(
     steps = called(made[0])
     assert len(steps) > RARELY
     assert sum(bool(set(step) - LOOKS_FOR_ITS_CLIENT) for step in steps) <= RARELY, steps
+
+
+@pytest.mark.parametrize("path", ["sync", "async"])
+def test_a_small_answer_is_over_when_it_is_handed_over(
+    running: TrialServer, path: Mode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[Iterator[Any]] = []
+    monkeypatch.setattr(flight, "GeneratorStream", lambda schema, messages: made.append(messages))
+    open_ = []
+    for rows in (10, 1000):
+        request = Mock(mode=path, rows_per_batch=rows, total_rows=rows)
+        contextvars.copy_context().run(running.server.do_get, Context(), flight.Ticket(encode(request)))
+        open_.append(running.stats()["open"])
+    # A thousand rows are 200 kB: more than Flight takes of a client that does not read.
+    assert open_ == [0, 1]
+    assert [len(called(messages)) for messages in made] == [2, 2]
+    assert running.stats()["finished"] == 2
