@@ -100,9 +100,7 @@ def closing_on_error(owned: object) -> Iterator[None]:
         raise
 
 
-def _whole(
-    runs: Sequence[Run], schema: pa.Schema, summary: Callable[[], Summary], stream: Stream
-) -> Iterator[Message]:
+def _whole(runs: Sequence[Run], schema: pa.Schema, summary: Callable[[], Summary], stream: Stream) -> Iterator[Message]:
     """Return the messages of a whole reading, all made now. The trailer is the note of the last one.
 
     The stream of a small answer is closed now: no client can keep it waiting.
@@ -116,7 +114,10 @@ def _whole(
     last, _ = pieces.pop()
     pieces.append((last, account.trailer(_of_source(summary))))
     messages = [batch if note is None else _with(batch, note) for batch, note in pieces]
-    if stream.bytes + MESSAGE_COLUMN_BYTES * len(schema) * (1 + len(messages)) + len(stream.resolved.ticket) <= UNREAD_BYTES:
+    if (
+        stream.bytes + MESSAGE_COLUMN_BYTES * len(schema) * (1 + len(messages)) + len(stream.resolved.ticket)
+        <= UNREAD_BYTES
+    ):
         stream.close("finished")
         return iter(messages)
     return _started(_send_made(messages, stream))
