@@ -2,9 +2,9 @@
 
 A row that does not fit is rejected, and the trailer counts it. If most rows are rejected, the schema is probably
 wrong, and the client that reads a slow file or a live session would see next to nothing for minutes. So a note goes
-into the stream: `{"mostly_rejected": {"rows": n, "fitting": m, "offset" or "seq": place, "reason": why}}`. `n` rows were
-rejected while `m` fit. `place` and `why` are those of the last rejected row: the first one is often a line that a board
-prints as it starts.
+into the stream: `{"mostly_rejected": {"rows": n, "fitting": m, "offset" or "seq": place, "reason": why}}`. `n` rows
+were rejected while `m` fit. `place` and `why` are those of the last rejected row: the first one is often a line that a
+board prints as it starts.
 """
 
 from __future__ import annotations
