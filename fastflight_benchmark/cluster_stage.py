@@ -19,7 +19,7 @@ from typing import Any
 
 import psutil
 
-from fastflight.app.nats_servers import NatsServers, nats_servers
+from fastflight.app.local_cluster import NatsServers, nats_servers
 from fastflight.client import FastFlightClient
 from fastflight.cluster.placement import rankings
 from fastflight.errors import FastFlightError

@@ -50,7 +50,7 @@ def demo(
     Prints what to try. Needs pip install 'fastflight-micropython\\[demo]'.
     """
     # Importing these takes longer than most commands take to run.
-    from fastflight.app.cluster_demo import demo_cluster
+    from fastflight.app.local_cluster import demo_cluster
     from fastflight.app.process import stop_signal
     from fastflight.client import FastFlightClient
 

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 from pyarrow import flight
 
-from fastflight.app.nats_servers import free_ports
+from fastflight.app.local_cluster import free_ports
 from fastflight.errors import TransportError
 from fastflight_benchmark.engine import LESS, MIB, MORE, Bench, Figures, Measure, Suite, WrongPath
 from fastflight_benchmark.peers.running import FREE_PORT, SERVER

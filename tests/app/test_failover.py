@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from fastflight.app.nats_servers import NatsServers, nats_servers
+from fastflight.app.local_cluster import NatsServers, nats_servers
 from fastflight.client import FastFlightClient
 from tests.campaigns.faulting.program import Program
 from tests.support.printing_board import HOST, BufferingBoard

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from fastflight.app.config import ClusterSettings, RecordingSettings
-from fastflight.app.nats_servers import NatsServers, nats_servers
+from fastflight.app.local_cluster import NatsServers, nats_servers
 from fastflight.app.running import RunningServer
 from fastflight.client import FastFlightClient, Recorded
 from fastflight.errors import BusyError, TransportError

@@ -15,7 +15,7 @@ OTHERS = {
     "fastflight.errors": "the errors, which are public as they are",
     "fastflight.cli.entry": "the command `fastflight`, which `start_flight_server.py` runs",
     "fastflight.app.own_sources": "finds a source by its name, as `serve` does",
-    "fastflight.app.nats_servers": "runs NATS servers, as `cluster demo` does",
+    "fastflight.app.local_cluster": "runs NATS servers, as `cluster demo` does",
     "fastflight.cluster.placement": "the placement of devices, which is simulated and compared with what servers do",
     "fastflight.sources.mock": "the table that peers serve too",
     "fastflight.sources.pacer": "the pace of the table, for a peer without this project",

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
-from fastflight.app.cluster_demo import TELEMETRY, DemoCluster, DemoServer, demo_cluster
+from fastflight.app.local_cluster import TELEMETRY, DemoCluster, DemoServer, demo_cluster
 from fastflight.client import FastFlightClient
 from tests.campaigns import engine
 
@@ -57,7 +57,7 @@ class FailoverOutcome:
 def fail_over(cluster: DemoCluster, board: str) -> Failover:
     """Kill the owner of `board` while a client follows it through another server."""
     running = list(cluster.servers.values())
-    owner = cluster.servers[_owner(cluster, running[0], board)]
+    owner = cluster.servers[_owner(running[0], board)]
     other = next(server for server in running if server is not owner)
     with FastFlightClient(other.location) as client, ThreadPoolExecutor(1) as pool:
         session = client.session(board, format="lines", reconnect=True, flush_ms=0)
@@ -68,7 +68,7 @@ def fail_over(cluster: DemoCluster, board: str) -> Failover:
             before += next(pieces)[0]["text"].to_pylist()
         owner.process.kill()
         killed = time.monotonic()
-        owned = pool.submit(_until_owned, cluster, other, board, owner.name)
+        owned = pool.submit(_until_owned, other, board, owner.name)
         outages, followed = 0, 0.0
         while len(after) < LINES:
             batch, note = next(pieces)
@@ -85,15 +85,15 @@ def fail_over(cluster: DemoCluster, board: str) -> Failover:
     return Failover(seconds, followed, ticks[1][0] - ticks[0][-1] - 1, problem)
 
 
-def _owner(cluster: DemoCluster, server: DemoServer, board: str) -> str:
-    seen = cluster.status(server)
+def _owner(server: DemoServer, board: str) -> str:
+    seen = server.status()
     assert seen is not None, f"{server.name} does not answer"
     return str(next(each["owner"] for each in seen["devices"] if each["name"] == board))
 
 
-def _until_owned(cluster: DemoCluster, server: DemoServer, board: str, before: str) -> float:
+def _until_owned(server: DemoServer, board: str, before: str) -> float:
     """Return when another server than `before` has the board, as `server` sees it."""
-    while _owner(cluster, server, board) in (before, "None"):
+    while _owner(server, board) in (before, "None"):
         time.sleep(LOOK_SECONDS)
     return time.monotonic()
 

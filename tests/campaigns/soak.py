@@ -30,7 +30,7 @@ from typing import Any
 
 import pandas as pd
 
-from fastflight.app.nats_servers import free_ports
+from fastflight.app.local_cluster import free_ports
 from fastflight.client import FastFlightClient
 from fastflight.transport.chunk_buffer import CHUNK_BYTES, KEPT_BYTES
 from fastflight_benchmark import machine

@@ -21,7 +21,7 @@ import pytest
 from fastflight import user_folders
 from fastflight.app.compose import open_server
 from fastflight.app.config import RecordingSettings
-from fastflight.app.nats_servers import nats_servers
+from fastflight.app.local_cluster import nats_servers
 from fastflight.app.overlay import read_config
 from fastflight.app.running import RunningServer
 from fastflight.cli.replay import GAPS_KEY, GapReporter

@@ -11,7 +11,7 @@ import pytest
 from nats.aio.client import Client
 from structlog.testing import capture_logs
 
-from fastflight.app.nats_servers import nats_servers
+from fastflight.app.local_cluster import nats_servers
 from fastflight.cluster.bucket import open_bucket
 from fastflight.cluster.connection import ClusterConnection, NatsAddress, understood
 from fastflight.cluster.recording_stream import STREAM, RecordingStream

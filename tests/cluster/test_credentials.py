@@ -13,8 +13,8 @@ import pytest
 
 from fastflight.app.certificates import CertificateAuthority
 from fastflight.app.config import ClusterSettings
+from fastflight.app.local_cluster import nats_servers
 from fastflight.app.nats_address import nats_address
-from fastflight.app.nats_servers import nats_servers
 from fastflight.cluster.connection import ClusterConnection
 from fastflight.errors import RequestError
 from tests.support.nats_accounts import operator_mode, user

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from fastflight.app.nats_servers import NatsServers, nats_servers
+from fastflight.app.local_cluster import NatsServers, nats_servers
 from fastflight.cluster.recording_stream import STREAM
 from fastflight.errors import TransportError
 from tests.cluster.test_shared_recordings import Server, has

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import pytest
 
-from fastflight.app.nats_servers import NatsServers, nats_servers
+from fastflight.app.local_cluster import NatsServers, nats_servers
 from fastflight.cluster.connection import ClusterConnection, NatsAddress
 from fastflight.cluster.ownership import Ownership, elapsed
 from fastflight.cluster.placement import ranked

@@ -12,7 +12,7 @@ from nats.aio.client import Client
 from nats.errors import Error as NatsError
 
 from fastflight.app.config import ClusterSettings, RecordingSettings
-from fastflight.app.nats_servers import NatsServers, nats_servers
+from fastflight.app.local_cluster import NatsServers, nats_servers
 from fastflight.client import FastFlightClient
 from fastflight.errors import TransportError
 from tests.support.servers import serving

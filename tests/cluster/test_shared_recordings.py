@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fastflight.app.nats_servers import NatsServers, nats_servers
+from fastflight.app.local_cluster import NatsServers, nats_servers
 from fastflight.cluster.connection import NatsAddress
 from fastflight.cluster.publishing import Publisher
 from fastflight.cluster.shared_recordings import DRAIN_SECONDS, SharedRecordings

@@ -19,7 +19,7 @@ from typing import Any
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
-from fastflight.app.nats_servers import free_ports
+from fastflight.app.local_cluster import free_ports
 from fastflight.client import FastFlightClient
 from fastflight.publish import OutputAddress, PublishSettings, RowFormat, parse_output
 from fastflight.sources import RowLayout

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import trustme
 
-from fastflight.app.nats_servers import free_ports
+from fastflight.app.local_cluster import free_ports
 from fastflight.client import FastFlightClient
 from fastflight.publish import OutputAddress, parse_output
 from tests.publish.outputs import BOARD, Collector, collecting, influxdb, publishing, started, states

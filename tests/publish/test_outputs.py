@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 
 from fastflight.app.config import RecordingSettings
-from fastflight.app.nats_servers import free_ports
+from fastflight.app.local_cluster import free_ports
 from fastflight.client import FastFlightClient
 from fastflight.publish import RowFormat, open_output, parse_output
 from fastflight.publish.output import Output, Refusal

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fastflight.app.config import ClusterSettings
-from fastflight.app.nats_servers import NatsServers, nats_servers
+from fastflight.app.local_cluster import NatsServers, nats_servers
 from fastflight.app.running import RunningServer
 from fastflight.client import FastFlightClient
 from fastflight.cluster.placement import ranked

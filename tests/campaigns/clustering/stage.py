@@ -18,7 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from fastflight.app.nats_servers import NatsNode, free_ports
+from fastflight.app.local_cluster import NatsNode, free_ports
 from fastflight.client import FastFlightClient
 from fastflight.errors import FastFlightError
 from tests.campaigns.clustering import compacting
