@@ -20,7 +20,6 @@ from fastflight.app.collecting import Collectors
 from fastflight.app.config import Config, DeviceTable
 from fastflight.app.device_address import device_address
 from fastflight.app.device_changes import device_changes
-from fastflight.app.forwarded_files import ForwardedFiles
 from fastflight.app.own_sources import sources_of
 from fastflight.app.recordings import open_recordings, typed_rows
 from fastflight.app.running import (
@@ -142,7 +141,7 @@ def open_server(config: Config) -> RunningServer:
         authority = Authority(names, None if recordings is None else recordings.names)
         access = access_of(config.auth, config.tls, authority)
         actions = Actions([*state, *on_devices], authority)
-        tables = files if member is None else ForwardedFiles(member.forwarding.routes, inventory, files)
+        tables = files if member is None else member.forwarding.files(files)
         recordings_folder = None if recordings is None else recordings.folder
         sql_tables = Tables(catalog, actions, authority, tables, log_of, typed)
         engine = SqlEngine(sql_tables, config.sql.limits, recordings_folder)

@@ -12,13 +12,12 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
 
-from fastflight.app.remote_streams import AsyncOwnedLots
 from fastflight.app.routes import LOOK_SECONDS, MOVING_SECONDS, Routes
 from fastflight.errors import BusyError, RequestError, Stopped, TransportError
 from fastflight.gap import Gap, Why
@@ -60,33 +59,51 @@ class FollowedSession:
     async def open(self) -> AsyncReading:
         """Open the session. Raises the error that comes before its first row."""
         self._reading = await self._read(self._request)
-        schema = self._reading.schema
-        if self._hides_seq:
-            schema = pa.schema([field for field in schema if field.name != SEQ], schema.metadata)
-        self._schema = schema
-        return AsyncReading(schema, AsyncOwnedLots(self._lots(), self._close), self._summary, self._drain)
+        found = self._reading.schema
+        fields = [field for field in found if field.name != SEQ or not self._hides_seq]
+        self._schema = pa.schema(fields, found.metadata)
+        lots = self._lots()
+        await anext(lots)  # a generator that was not begun would not close the stream
+        return AsyncReading(self._schema, lots, self._summary, self._drain)
 
     async def _lots(self) -> AsyncGenerator[Lot, None]:
-        while True:
-            reason = "the device moved to another server"
-            try:
-                async for lot in self._reading.all_lots():
-                    yield [self._passed(item) for item in lot]
-                self._parts.append(self._reading.summary())
-                if self._parts[-1].get("ended") != SERVER_DRAINING or self._draining.is_set():
-                    return
-            except (TransportError, BusyError, Stopped) as error:
-                reason = error.what
-            finally:
+        try:
+            yield []
+            while True:
+                try:
+                    async for lot in self._reading.all_lots():
+                        yield [self._passed(item) for item in lot]
+                    self._parts.append(self._reading.summary())
+                    if self._parts[-1].get("ended") != SERVER_DRAINING or self._draining.is_set():
+                        return
+                    reason = "the device moved to another server"
+                except (TransportError, BusyError, Stopped) as error:
+                    reason = error.what
                 await aclose(self._reading.lots)
-            if self._draining.is_set():
-                self._parts.append({"ended": SERVER_DRAINING})
-                return
-            self._moves += 1
-            lost = datetime.now(UTC)
-            first = await self._resume(reason) or 0
-            gap = Gap(first, first - 1, Why.SERVER_DOWN, reason, lost, datetime.now(UTC))
-            yield [Noted(empty(self._schema), {"gap": gap.details()})]
+                if self._draining.is_set():
+                    self._parts.append({"ended": SERVER_DRAINING})
+                    return
+                self._moves += 1
+                lost = datetime.now(UTC)
+                first = await self._resume(reason) or 0
+                gap = Gap(first, first - 1, Why.SERVER_DOWN, reason, lost, datetime.now(UTC))
+                yield [Noted(empty(self._schema), {"gap": gap.details()})]
+        finally:
+            await aclose(self._reading.lots)
+
+    def _drain(self) -> None:
+        self._draining.set()
+        if (drain := self._reading.drain) is not None:
+            drain()
+
+    def _summary(self) -> Summary:
+        summary = {key: value for key, value in self._parts[-1].items() if key not in OWN_COUNTS}
+        for key in PART_COUNTS:
+            if found := [part[key] for part in self._parts if key in part]:
+                summary[key] = sum(found)
+        examples = [row for part in self._parts for row in part.get("rejected_rows", ())]
+        gaps = summary.get("gaps", 0) + self._moves
+        return {**summary, "gaps": gaps, "rejected_rows": examples[:MAX_REJECTED_EXAMPLES]}
 
     def _passed(self, item: pa.RecordBatch | Noted) -> pa.RecordBatch | Noted:
         batch = item.batch if isinstance(item, Noted) else item
@@ -139,26 +156,3 @@ class FollowedSession:
         if request.limit_seconds is not None:
             update["limit_seconds"] = max(0.0, request.limit_seconds - elapsed)
         return request.model_copy(update=update)
-
-    async def _close(self) -> None:
-        await aclose(self._reading.lots)
-
-    def _drain(self) -> None:
-        self._draining.set()
-        if (drain := self._reading.drain) is not None:
-            drain()
-
-    def _summary(self) -> Summary:
-        summary = total(self._parts)
-        summary["gaps"] = summary.get("gaps", 0) + self._moves
-        return summary
-
-
-def total(parts: Sequence[Summary]) -> dict[str, Any]:
-    """Return the trailer of the last part, with the counts of all of them."""
-    summary = {key: value for key, value in parts[-1].items() if key not in OWN_COUNTS}
-    for key in PART_COUNTS:
-        if found := [part[key] for part in parts if key in part]:
-            summary[key] = sum(found)
-    examples = [row for part in parts for row in part.get("rejected_rows", ())]
-    return {**summary, "rejected_rows": examples[:MAX_REJECTED_EXAMPLES]}

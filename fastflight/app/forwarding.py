@@ -13,15 +13,15 @@ from __future__ import annotations
 import json
 import time
 from base64 import b64decode, b64encode
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
 from fastflight.access.action import Action, Body, Result
-from fastflight.app.forwarded import Forwarded, Located
+from fastflight.app.forwarded import Forwarded, ForwardedFiles, Located
 from fastflight.app.routes import UNOWNED, Routes
 from fastflight.client.answers import DEFAULT_TIMEOUT
 from fastflight.client.connection import REUSE
@@ -34,10 +34,14 @@ from fastflight.service.resolve import plain
 from fastflight.service.source import Estimate
 from fastflight.service.wire import make_request
 from fastflight.sources.board_listings import TOTAL_SECONDS as LISTING_TOTAL_SECONDS
+from fastflight.sources.device_file import DeviceFiles
 from fastflight.sources.device_listing import SCHEMA as LISTING_SCHEMA
 
 if TYPE_CHECKING:
     from fastflight.app.cluster import ClusterMember
+
+A = TypeVar("A")
+T = TypeVar("T")
 
 # Servers that are asked at the same time for their part of a listing, and how long each may take.
 MAX_IN_PARALLEL = 16
@@ -105,22 +109,17 @@ class Forwarding:
 
         return replace(action, run=run)
 
+    def files(self, local: DeviceFiles) -> DeviceFiles:
+        """Return the whole files of the devices of all servers, in the cache of `local`."""
+        return ForwardedFiles(self.routes, local)
+
     def everywhere(self, action: str, body: bytes = b"{}") -> tuple[list[Result], list[Unanswered]]:
         """Return the results of `action` with `body` on all other servers, and the servers that gave no answer."""
-
-        def ask(server: tuple[str, str]) -> list[Result] | Unanswered:
-            return self._ask(*server, action, body, LISTING_SECONDS)
-
-        results: list[Result] = []
-        unanswered: list[Unanswered] = []
-        if others := self._owners.others():
-            with ThreadPoolExecutor(MAX_IN_PARALLEL, "cluster-listing") as pool:
-                for answer in pool.map(ask, others.items()):
-                    if isinstance(answer, Unanswered):
-                        unanswered.append(answer)
-                    else:
-                        results += answer
-        return results, unanswered
+        answers = _in_parallel(
+            lambda each: self._ask(*each, action, body, LISTING_SECONDS), self._owners.others().items()
+        )
+        results = [result for answer in answers if not isinstance(answer, Unanswered) for result in answer]
+        return results, [answer for answer in answers if isinstance(answer, Unanswered)]
 
     def _ask(self, name: str, location: str, action: str, body: bytes, seconds: float) -> list[Result] | Unanswered:
         try:
@@ -144,19 +143,17 @@ class Forwarding:
         server is: its `device.listing` alone, with the note `trouble`.
         """
         now = time.monotonic()
-        stale = [name for name in devices if now - self._listed.get(name, (0.0, []))[0] > FRESH_SECONDS]
         by_server: dict[str | None, list[str]] = {}
-        for name in stale:
-            by_server.setdefault(self._owners.location(name), []).append(name)
+        for name in devices:
+            if now - self._listed.get(name, (0.0, []))[0] > FRESH_SECONDS:
+                by_server.setdefault(self._owners.location(name), []).append(name)
         asked = [
             (location, names[start : start + MAX_ASKED])
             for location, names in by_server.items()
             for start in range(0, len(names), MAX_ASKED)
         ]
-        if asked:
-            with ThreadPoolExecutor(MAX_IN_PARALLEL, "cluster-listing") as pool:
-                for found in pool.map(lambda each: self._flights(*each), asked):
-                    self._listed.update((name, (time.monotonic(), flights)) for name, flights in found.items())
+        for found in _in_parallel(lambda each: self._flights(*each), asked):
+            self._listed.update((name, (time.monotonic(), flights)) for name, flights in found.items())
         for name in devices:
             yield from self._listed[name][1]
 
@@ -184,6 +181,11 @@ class Forwarding:
         if device is None or not self._owners.has(device):
             return []
         return [*self._owners.locations(device), REUSE]
+
+
+def _in_parallel(ask: Callable[[A], T], each: Iterable[A]) -> list[T]:
+    with ThreadPoolExecutor(MAX_IN_PARALLEL, "cluster-listing") as pool:
+        return list(pool.map(ask, each))
 
 
 def _estimate(result: Result) -> Estimate:

@@ -33,7 +33,7 @@ class Routes:
 
     def __init__(self, inventory: Inventory, owners: ClusterMember, credentials: Credentials = NONE) -> None:
         self.owners = owners
-        self._inventory = inventory
+        self.inventory = inventory
         self._credentials = credentials
         self._lock = threading.Lock()
         self._connections: dict[str, ServerConnection] = {}
@@ -87,7 +87,7 @@ class Routes:
 
     def _place(self, device: str, deadline: float) -> str | None:
         """Return where the device is: an address, or empty for here. None while it is being moved."""
-        if self._inventory.find(device) is not None:
+        if self.inventory.find(device) is not None:
             return ""
         if location := self.owners.location(device):
             return location
@@ -118,4 +118,4 @@ class Routes:
 
     def remote_names(self) -> list[str]:
         """The devices that this server does not have now."""
-        return [name for name in self.owners.names() if self._inventory.find(name) is None]
+        return [name for name in self.owners.names() if self.inventory.find(name) is None]

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import flight
 
-from fastflight.app.remote_streams import vetted
+from fastflight.app.forwarded import vetted
 from fastflight.client.connection import ServerConnection
 from fastflight.errors import ProtocolError
 from fastflight.service.requests import DeviceFile
