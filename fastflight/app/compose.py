@@ -24,12 +24,13 @@ from fastflight.app.own_sources import sources_of
 from fastflight.app.recordings import open_recordings, typed_rows
 from fastflight.app.running import (
     RunningServer,
-    access_of,
+    authenticator_of,
     bridge_metrics,
     drain,
-    flight_server,
     flight_sql,
+    listening,
     location_of,
+    tls_of,
 )
 from fastflight.app.served_devices import ServedDevices
 from fastflight.client import DEFAULT_LOCATION
@@ -39,6 +40,7 @@ from fastflight.extras import needs
 from fastflight.publish import Publishers
 from fastflight.runtime.metrics import FunctionCollector
 from fastflight.runtime.stream_registry import StreamRegistry
+from fastflight.server import FlightServer
 from fastflight.service import Catalog
 from fastflight.sources import (
     DefaultRecordings,
@@ -139,7 +141,7 @@ def open_server(config: Config) -> RunningServer:
         state = state_actions(registry, shards, metrics, in_cluster=member is not None)
         names = inventory.names if member is None else member.names
         authority = Authority(names, None if recordings is None else recordings.names)
-        access = access_of(config.auth, config.tls, authority)
+        authenticator = authenticator_of(config.auth)
         actions = Actions([*state, *on_devices], authority)
         tables = files if member is None else member.forwarding.files(files)
         recordings_folder = None if recordings is None else recordings.folder
@@ -147,9 +149,21 @@ def open_server(config: Config) -> RunningServer:
         engine = SqlEngine(sql_tables, config.sql.limits, recordings_folder)
         parts.callback(engine.close)
         catalog.add(SqlSource(engine))
-        server = flight_server(
-            config, catalog, on_devices, state, shards, registry, access, flight_sql(engine), cancels
-        )
+        with listening(config):
+            server = FlightServer(
+                catalog,
+                on_devices,
+                shards=shards,
+                location=config.location,
+                registry=registry,
+                state=state,
+                authority=authority,
+                authenticator=authenticator,
+                tls=tls_of(config.tls),
+                trace=config.trace,
+                sql=flight_sql(engine),
+                cancels=cancels,
+            )
         parts.callback(server.close, 0)
         # Before the server, which closes the event loops.
         parts.callback(served.close_bridges)
@@ -157,14 +171,7 @@ def open_server(config: Config) -> RunningServer:
         metrics.register(FunctionCollector(lambda: bridge_metrics(served.bridges)))
         http = None
         if config.http is not None:
-            backend = Backend(
-                catalog,
-                actions,
-                registry,
-                shards,
-                authority=access.authority,
-                authenticator=access.authenticator,
-            )
+            backend = Backend(catalog, actions, registry, shards, authority=authority, authenticator=authenticator)
             gateway = open_gateway(config, backend, inventory, served.ports, metrics)
             parts.callback(gateway.close, GATEWAY_SECONDS)
             http = gateway.url

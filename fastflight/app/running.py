@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import importlib.util
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 from urllib.parse import urlsplit
@@ -16,9 +16,7 @@ import pyarrow as pa
 import structlog
 from prometheus_client.metrics_core import Metric
 
-from fastflight.access.action import Action
 from fastflight.access.authenticator import Authenticator, Tls
-from fastflight.access.authority import Authority
 from fastflight.app.collecting import Collectors
 from fastflight.app.config import AuthTable, Config, TlsTable
 from fastflight.app.key_files import read_pem
@@ -26,15 +24,13 @@ from fastflight.app.served_devices import ServedDevices
 from fastflight.app.token_file import TokenFile
 from fastflight.bridge import Bridge, Ports
 from fastflight.bridge.opening import OPENINGS
-from fastflight.concurrency import Shard, Shards
+from fastflight.concurrency import Shard
 from fastflight.errors import RequestError, TransportError
 from fastflight.publish import Publishers
 from fastflight.runtime.metrics import device_labels, family
 from fastflight.runtime.stream_registry import StreamRegistry
 from fastflight.server import FlightServer
-from fastflight.server.actions import Cancels
 from fastflight.server.flight_sql import FlightSql
-from fastflight.service import Catalog
 from fastflight.sql.engine import SqlEngine
 
 if TYPE_CHECKING:
@@ -141,69 +137,37 @@ def flight_sql(engine: SqlEngine) -> FlightSql | None:
     return FlightSql(engine)
 
 
-@dataclass(frozen=True, slots=True)
-class Access:
-    """What each edge of a server needs. Without an `authenticator`, every caller is `ANYBODY`."""
-
-    authority: Authority
-    authenticator: Authenticator | None = None
-    tls: Tls | None = None
-
-
-def access_of(auth: AuthTable | None, tls: TlsTable | None, authority: Authority) -> Access:
-    """Read the files that the settings name. `RequestError` names the one that is missing or wrong."""
-    authenticator = None
-    if auth is not None:
-        try:
-            authenticator = Authenticator(TokenFile(auth.tokens))
-        except RequestError as error:
-            if str(auth.tokens) in error.where:
-                raise
-            where = f"{auth.tokens}: {error.where}" if error.where else str(auth.tokens)
-            raise RequestError(error.what, where=where, hint=error.hint) from error
-    if tls is None:
-        return Access(authority, authenticator)
-    client_ca = None if tls.client_ca is None else read_pem(tls.client_ca)
-    return Access(authority, authenticator, Tls(read_pem(tls.cert), read_pem(tls.key), client_ca))
-
-
-def flight_server(
-    config: Config,
-    catalog: Catalog,
-    actions: list[Action],
-    state: list[Action],
-    shards: Shards,
-    registry: StreamRegistry,
-    access: Access,
-    sql: FlightSql | None = None,
-    cancels: Cancels | None = None,
-) -> FlightServer:
-    """Start a Flight server at the address of `config`. `state` are the actions `health`, `stats` and alike.
-
-    `sql` answers Flight SQL. `cancels` stops the streams of a ticket, by default those of `registry`.
-
-    `TransportError` if the address cannot be listened on.
-    """
+def authenticator_of(auth: AuthTable | None) -> Authenticator | None:
+    """Read the token file of the settings; None without one. `RequestError` names what is missing or wrong in it."""
+    if auth is None:
+        return None
     try:
-        return FlightServer(
-            catalog,
-            actions,
-            shards=shards,
-            location=config.location,
-            registry=registry,
-            state=state,
-            authority=access.authority,
-            authenticator=access.authenticator,
-            tls=access.tls,
-            trace=config.trace,
-            sql=sql,
-            cancels=cancels,
-        )
+        return Authenticator(TokenFile(auth.tokens))
+    except RequestError as error:
+        if str(auth.tokens) in error.where:
+            raise
+        where = f"{auth.tokens}: {error.where}" if error.where else str(auth.tokens)
+        raise RequestError(error.what, where=where, hint=error.hint) from error
+
+
+def tls_of(tls: TlsTable | None) -> Tls | None:
+    """Read the TLS files of the settings; None without them. `RequestError` names the one that cannot be used."""
+    if tls is None:
+        return None
+    client_ca = None if tls.client_ca is None else read_pem(tls.client_ca)
+    return Tls(read_pem(tls.cert), read_pem(tls.key), client_ca)
+
+
+@contextlib.contextmanager
+def listening(config: Config) -> Iterator[None]:
+    """Raise `TransportError` if the block cannot listen at the address of `config`."""
+    try:
+        yield
     except (pa.ArrowException, OSError) as error:
         raise TransportError(
             "cannot listen there",
             where=config.location,
             hint="Another server may have the port: stop it, or choose another one with --server"
-            if access.tls is None
+            if config.tls is None
             else "Another server may have the port, or the TLS files do not belong together",
         ) from error
