@@ -1,7 +1,7 @@
 """The entries of the bucket of a fleet: their keys, and what they hold. No I/O and no clock.
 
 The bucket has three kinds of entries: the lease of each server, which it renews; the owner of each device, which is
-written when it changes; and the lists of the devices of each server (`fastflight.cluster.profile`). None of them has a
+written when it changes; and the list of the devices of each server (`fastflight.cluster.profile`). None of them has a
 time to live. Each change of an entry gives it a *revision*, a number that grows over the whole bucket.
 
 The *term* of a lease is the revision with which it began. The entry of a device names its owner and the owner's term.

@@ -32,18 +32,18 @@ class Membership:
         self._directory = directory
         self._ttl = ttl
         self._key = key_of(SERVER, profile.name)
-        self._lists_due = 0.0
+        self._list_due = 0.0
         # When the lease of each silent server may be ended again.
         self._end_due: dict[str, float] = {}
 
     def describe(self, profile: Profile) -> None:
         """Change what this server says of itself, except for its name."""
         self.profile = replace(profile, name=self.profile.name, boot=self.profile.boot)
-        self._lists_due = 0.0
+        self._list_due = 0.0
 
     def look(self, now: float) -> list[Put]:
         """Return what is to be stored now."""
-        puts = self._lists(now)
+        puts = self._list(now)
         listed = self._directory.listed(self.profile.name)
         begins_at = None
         if self.lease.is_held(now):
@@ -92,12 +92,12 @@ class Membership:
         # It was renewed meanwhile, so it is no remainder of this server's last run.
         return str(other.value.get("location")) if other.at > other.since else None
 
-    def _lists(self, now: float) -> list[Put]:
-        """Return the lists of this server's devices, if they are not in the bucket."""
-        if self._directory.listed(self.profile.name) == self.profile.digest or now < self._lists_due:
+    def _list(self, now: float) -> list[Put]:
+        """Return the list of this server's devices, if it is not in the bucket."""
+        if self._directory.listed(self.profile.name) == self.profile.digest or now < self._list_due:
             return []
-        self._lists_due = now + RETRY_SECONDS
-        return [Put(key, content) for key, content in self.profile.lists().items()]
+        self._list_due = now + RETRY_SECONDS
+        return [self.profile.listed()]
 
     def _ends(self, now: float) -> list[Put]:
         """Return what ends the leases of servers that are silent."""

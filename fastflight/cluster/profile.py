@@ -1,23 +1,25 @@
 """A server as it describes itself to the others: its addresses and its devices. No I/O and no clock.
 
 The devices of a server are too many to be sent with each renewal of its lease. Its entry has their digest, and
-`Profile.lists` has the devices, as entries of their own that are written only when they change. `Lists` puts the lists
-of other servers together.
+`Profile.listed` has the devices, as an entry of its own that is written only when it changes. `Lists` has those entries
+of all servers.
 """
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Self
+from typing import Any
 
-from fastflight.cluster.entries import LIST, key_of
+from fastflight.cluster.entries import LIST, Put, key_of
 
-# Of one list. A name has 64 characters at most, and a message of NATS 1 MB.
-LIST_DEVICES = 5_000
+# A list is compressed, since a message of NATS has at most 1 MB. The fleet file, which has the same devices, has 1 MiB.
+MAX_LIST_BYTES = 16 * 1024 * 1024
 
 
 def digest_of(description: str) -> str:
@@ -49,15 +51,12 @@ class Profile:
     @cached_property
     def digest(self) -> str:
         """A digest of its devices."""
-        return digest_of("".join(self._lists))
+        return digest_of(self._list)
 
-    def lists(self) -> dict[str, dict[str, Any]]:
-        """Return the keys and the contents that have its devices."""
-        whole = {"server": self.name, "digest": self.digest, "count": len(self._lists)}
-        return {
-            f"{key_of(LIST, self.name)}.{number}": {**whole, "number": number, **json.loads(each)}
-            for number, each in enumerate(self._lists)
-        }
+    def listed(self) -> Put:
+        """Return what stores its devices."""
+        devices = base64.b64encode(zlib.compress(self._list.encode())).decode()
+        return Put(key_of(LIST, self.name), {"server": self.name, "digest": self.digest, "devices": devices})
 
     def as_json(self, digest: str) -> dict[str, Any]:
         """Return the content of its entry. `digest` is that of its lists as they are stored."""
@@ -70,47 +69,47 @@ class Profile:
         }
 
     @cached_property
-    def _lists(self) -> list[str]:
-        names = sorted(self.devices)
-        parts = [names[at : at + LIST_DEVICES] for at in range(0, len(names), LIST_DEVICES)] or [[]]
-        return [
-            json.dumps(
-                {
-                    "devices": {name: self.devices[name] for name in part},
-                    "unreachable": [name for name in part if name in self.unreachable],
-                    "local": [name for name in part if name in self.local],
-                }
-            )
-            for part in parts
-        ]
+    def _list(self) -> str:
+        names = self.devices.keys()
+        return json.dumps(
+            {
+                "devices": self.devices,
+                "unreachable": sorted(names & self.unreachable),
+                "local": sorted(names & self.local),
+            },
+            sort_keys=True,
+        )
 
 
 class Lists:
     """The devices of all servers, from the lists that were seen."""
 
     def __init__(self) -> None:
-        # The lists of each server by number, as they were last seen, and its newest two whole ones by their digest.
-        self._parts: dict[str, dict[int, Mapping[str, Any]]] = {}
-        self._whole: dict[str, dict[str, _Devices]] = {}
+        # The newest two lists of each server by their digest, as profiles without addresses.
+        self._lists: dict[str, dict[str, Profile]] = {}
         # The last profile of each server: equal ones are the same object.
         self._profiles: dict[str, Profile] = {}
 
     def saw(self, value: Mapping[str, Any]) -> None:
         """A list has this content. What fastflight did not write is ignored."""
         try:
-            server, digest, number, count = (value[key] for key in ("server", "digest", "number", "count"))
-            parts = self._parts.setdefault(str(server), {})
-            parts[int(number)] = value
-            whole = [parts[each] for each in range(int(count)) if each in parts and parts[each]["digest"] == digest]
-            if len(whole) == count:
-                newest = list(self._whole.get(server, {}).items())[-1:]
-                self._whole[server] = {**dict(newest), digest: _Devices.of_lists(whole)}
-        except (KeyError, TypeError, ValueError, AttributeError):
+            server, digest = str(value["server"]), str(value["digest"])
+            packed = base64.b64decode(value["devices"])
+            text = zlib.decompressobj().decompress(packed, MAX_LIST_BYTES).decode()
+            if digest_of(text) != digest:
+                return
+            found = json.loads(text)
+            devices = {str(name): str(each) for name, each in found["devices"].items()}
+            unreachable, local = (frozenset(map(str, found[key])) for key in ("unreachable", "local"))
+        except (zlib.error, KeyError, TypeError, ValueError, AttributeError, RecursionError):
             return
+        listed = Profile(server, "", devices=devices, unreachable=unreachable, local=local)
+        others = {each: known for each, known in self._lists.get(server, {}).items() if each != digest}
+        self._lists[server] = {**dict([*others.items()][-1:]), digest: listed}
 
     def digest(self, server: str) -> str:
-        """Return the digest of a server's newest whole lists; empty if there are none."""
-        return next(reversed(self._whole.get(server, {"": None})))
+        """Return the digest of a server's newest list; empty if there is none."""
+        return next(reversed(self._lists.get(server, {"": None})))
 
     def profile(self, value: Mapping[str, Any]) -> Profile | None:
         """Return the profile of a server, whose entry has this content. None if its lists were not seen."""
@@ -120,33 +119,15 @@ class Lists:
             )
         except KeyError:
             return None
-        devices = self._whole.get(name, {}).get(digest)
-        if devices is None:
+        listed = self._lists.get(name, {}).get(digest)
+        if listed is None:
             return None
-        profile = Profile(name, boot, location, http, devices.devices, devices.unreachable, devices.local)
+        profile = replace(listed, boot=boot, location=location, http=http)
         known = self._profiles.get(name)
-        if known is not None and known.devices is devices.devices and known == profile:
+        if known is not None and known.devices is listed.devices and known == profile:
             return known
         self._profiles[name] = profile
         return profile
-
-
-@dataclass(frozen=True, slots=True)
-class _Devices:
-    """The devices of a server: those fields of its `Profile`."""
-
-    devices: Mapping[str, str]
-    unreachable: frozenset[str]
-    local: frozenset[str]
-
-    @classmethod
-    def of_lists(cls, lists: Iterable[Mapping[str, Any]]) -> Self:
-        """Return what lists have together. `KeyError`, `TypeError` or `ValueError` if they are none."""
-        devices = {str(name): str(digest) for each in lists for name, digest in dict(each["devices"]).items()}
-        unreachable, local = (
-            frozenset(str(name) for each in lists for name in each[key]) for key in ("unreachable", "local")
-        )
-        return cls(devices, unreachable, local)
 
 
 def differences(mine: Profile, other: Profile) -> list[str]:
