@@ -198,10 +198,9 @@ class ClusterMember:
         """Return the copies of the stream and of each bucket; nothing if NATS does not say so in time."""
         try:
             asked = replication(self._connection, len(self._settings.servers))
-            found = self._shard.submit(asked).result(REPLICAS_SECONDS)
+            return self._shard.submit(asked).result(REPLICAS_SECONDS)
         except (TimeoutError, concurrent.futures.CancelledError, FastFlightError):
             return []
-        return [each.as_json() for each in found]
 
     async def _check(self) -> None:
         while True:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
 from typing import Any
 
 from nats.js.errors import NotFoundError
@@ -15,26 +14,12 @@ from fastflight.cluster.recording_stream import STREAM
 STREAMS = {f"KV_{OWNERS}": OWNERS, STREAM: STREAM}
 
 
-@dataclass(frozen=True, slots=True)
-class Replicas:
-    """The copies of one stream or bucket. `current` of `replicas` nodes have all of it; `behind` are the others.
+async def replication(connection: ClusterConnection, servers: int) -> list[dict[str, Any]]:
+    """Return the copies of each stream and bucket that there is, with `servers` in the address of NATS.
 
-    `wanted` is how many copies there should be, with as many NATS servers as the address has.
+    `current` of `replicas` nodes have all of it, and `behind` are the others; there should be `wanted` copies. Raises
+    the errors of `understood`.
     """
-
-    name: str
-    replicas: int
-    wanted: int
-    current: int
-    leader: str | None
-    behind: tuple[str, ...] = ()
-
-    def as_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-
-async def replication(connection: ClusterConnection, servers: int) -> list[Replicas]:
-    """Return the state of each stream that there is, with `servers` in the address. Raises those of `understood`."""
     found = []
     for stream, name in STREAMS.items():
         with understood(name):
@@ -44,15 +29,22 @@ async def replication(connection: ClusterConnection, servers: int) -> list[Repli
                 continue
         cluster = info.cluster
         others = [] if cluster is None else cluster.replicas or []
-        behind = tuple(
+        behind = [
             f"{peer.name} (offline)" if peer.offline else f"{peer.name} ({peer.lag or 0} messages behind)"
             for peer in others
             if peer.offline or not peer.current
-        )
+        ]
         leader = None if cluster is None else cluster.leader
         # A server alone has no leader. Without one, a replicated stream cannot say which copies are whole.
         has_leader = bool(leader) or not others
-        current = 1 + len(others) - len(behind) if has_leader else 0
-        replicas = info.config.num_replicas or 1
-        found.append(Replicas(name, replicas, replicas_for(servers), current, leader or None, behind))
+        found.append(
+            {
+                "name": name,
+                "replicas": info.config.num_replicas or 1,
+                "wanted": replicas_for(servers),
+                "current": 1 + len(others) - len(behind) if has_leader else 0,
+                "leader": leader or None,
+                "behind": behind,
+            }
+        )
     return found

@@ -169,7 +169,7 @@ def test_a_fleet_that_began_with_one_nats_server_gets_more_copies(tmp_path: Path
     async def copies(connection: ClusterConnection, wanted: int) -> dict[str, int]:
         await RecordingStream(connection, "fleet", wanted).bounds()
         await open_bucket(await connection.connected(), "fleet", wanted)
-        return {each.name: each.replicas for each in await replication(connection, wanted)}
+        return {each["name"]: each["replicas"] for each in await replication(connection, wanted)}
 
     async def scenario() -> None:
         async with opened(NatsAddress(nats.urls)) as connection:
@@ -180,8 +180,8 @@ def test_a_fleet_that_began_with_one_nats_server_gets_more_copies(tmp_path: Path
             refusals = {entry["stream"] for entry in logs if entry["log_level"] == "warning"}
             # A server alone cannot keep more copies. It says so, and all goes on.
             assert refusals == (set() if nodes == 3 else {"KV_ff-owners", STREAM})
-            assert {each.wanted for each in await replication(connection, 3)} == {3}
-            assert {each.replicas for each in await replication(connection, 1)} == {nodes}
+            assert {each["wanted"] for each in await replication(connection, 3)} == {3}
+            assert {each["replicas"] for each in await replication(connection, 1)} == {nodes}
 
     with nats_servers(tmp_path, nodes) as nats:
         asyncio.run(scenario())
