@@ -25,27 +25,23 @@ def read_pem(path: Path) -> bytes:
     return content
 
 
-def read_password(path: Path) -> str:
-    """Return the password in a file that other users may not read."""
-    hint = "password_file names a file with the password"
+def read_secret(path: Path, hint: str, *, private: bool = False) -> str:
+    """Return the secret in a file. `private`: other users may not read the file. `hint` is for a file without one."""
     content, mode = _read(path, MAX_SECRET_BYTES, hint)
     try:
-        password = content.decode().strip()
+        secret = content.decode().strip()
     except UnicodeDecodeError as error:
         raise RequestError("not text", where=str(path), hint=hint) from error
-    if sys.platform != "win32" and mode & (stat.S_IROTH | stat.S_IWOTH):
+    if private and sys.platform != "win32" and mode & (stat.S_IROTH | stat.S_IWOTH):
         raise RequestError("other users may read or write it", where=str(path), hint=f"chmod 600 {path}")
-    if not password:
-        raise RequestError("it is empty", where=str(path), hint="Write the password into it")
-    return password
-
-
-def read_secret(path: Path, example: str) -> str:
-    """Return the secret in a file. `example` is the hint if there is no such file."""
-    secret = _read(path, MAX_SECRET_BYTES, example)[0].decode(errors="replace").strip()
     if not secret:
         raise RequestError("it is empty", where=str(path), hint="Write the secret into it, in a line of its own")
     return secret
+
+
+def read_password(path: Path) -> str:
+    """Return the password in a file that other users may not read."""
+    return read_secret(path, "password_file names a file with the password", private=True)
 
 
 def _read(path: Path, max_bytes: int, hint: str) -> tuple[bytes, int]:

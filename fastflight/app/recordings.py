@@ -60,29 +60,15 @@ def _open_shared(config: Config, wanted: RecordingSettings, inventory: Inventory
     folder = wanted.folder / cluster.name
     try:
         shared = SharedRecordings(nats_address(cluster), cluster.name, cluster.fleet, limits, folder, holder)
+        try:
+            return Recordings(folder, inventory, sync_ms=wanted.sync_ms, retention=buffer, holder=holder, shared=shared)
+        except BaseException:
+            shared.close()
+            raise
     except BusyError as error:
-        raise _folder_in_use(error, folder) from error
-    try:
-        recordings = Recordings(
-            folder,
-            inventory,
-            sync_ms=wanted.sync_ms,
-            retention=buffer,
-            holder=holder,
-            shared=shared,
-        )
-    except BaseException as error:
-        shared.close()
-        if isinstance(error, BusyError):
-            raise _folder_in_use(error, folder) from error
-        raise
-    return recordings
-
-
-def _folder_in_use(error: BusyError, folder: Path) -> BusyError:
-    return BusyError(
-        f"another process records there: {error.holder}" if error.holder else "another process records there",
-        holder=error.holder,
-        where=str(folder),
-        hint="Give this server another name with --cluster-name, or another folder with --recordings",
-    )
+        raise BusyError(
+            f"another process records there: {error.holder}" if error.holder else "another process records there",
+            holder=error.holder,
+            where=str(folder),
+            hint="Give this server another name with --cluster-name, or another folder with --recordings",
+        ) from error

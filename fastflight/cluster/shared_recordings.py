@@ -50,26 +50,15 @@ class SharedRecordings:
         self._retention = RetentionCheck(retention, time.time, time.monotonic)
         self.store = Store(folder / COPY, sync_ms=COPY_SYNC_MS, retention=retention, holder=holder)
         self._copy = FleetCopy(self.store)
-        self._shard = Shard("recordings-nats").start()
+        self._connection = ClusterConnection(address, f"fastflight {server}: recordings")
+        self._stream = RecordingStream(self._connection, fleet, replicas_for(len(address.servers)))
+        self._follower = Follower(self._connection, self._stream, self._copy, folder / COPY / POSITION)
         self._publisher: Publisher | None = None
-        self._tasks: list[asyncio.Task[None]] = []
         # Whether the last `drain` was in time.
         self._keeps_up = True
-
-        async def opened() -> tuple[ClusterConnection, RecordingStream, Follower]:
-            connection = ClusterConnection(address, f"fastflight {server}: recordings")
-            stream = RecordingStream(connection, fleet, replicas_for(len(address.servers)))
-            follower = Follower(connection, stream, self._copy, folder / COPY / POSITION)
-            connection.open()
-            self._tasks.append(asyncio.get_running_loop().create_task(follower.run()))
-            return connection, stream, follower
-
-        try:
-            self._connection, self._stream, self._follower = self._call(opened())
-        except BaseException:
-            self._shard.close()
-            self.store.close()
-            raise
+        self._tasks: list[asyncio.Task[None]] = []
+        self._shard = Shard("recordings-nats").start()
+        self._call(self._connect())
 
     def names(self) -> list[str]:
         """Return the names of all recordings of the fleet, sorted."""
@@ -104,18 +93,14 @@ class SharedRecordings:
 
     def take(self, buffer: Store) -> None:
         """Hand over what is written to `buffer`, from now on until `close`."""
-
         publisher = Publisher(buffer, self._server, self._stream, self._follower, self._copy)
 
         async def publish() -> None:
             await self._connection.connected()
             await publisher.run()
 
-        async def begin() -> None:
-            self._tasks.append(asyncio.get_running_loop().create_task(publish()))
-
         self._publisher = publisher
-        self._call(begin())
+        self._call(self._begin(publish()))
 
     def waiting(self, name: str) -> list[Extent]:
         """Return the rows of a recording that are still to be handed over by this server. NATS is not asked."""
@@ -139,6 +124,13 @@ class SharedRecordings:
             self._call(self._end())
         self._shard.close()
         self.store.close()
+
+    async def _connect(self) -> None:
+        self._connection.open()
+        await self._begin(self._follower.run())
+
+    async def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        self._tasks.append(asyncio.get_running_loop().create_task(work))
 
     async def _end(self) -> None:
         running = set(self._tasks)
