@@ -317,7 +317,7 @@ class ForwardedFiles(DeviceFiles):
         connection = self._routes.route(request.device)
         if connection is None:
             return (yield from super().fetch(request))
-        place = {"device": request.device, "path": request.path, "interrupt": request.interrupt}
+        place: dict[str, Any] = {"device": request.device, "path": request.path, "interrupt": request.interrupt}
         entry = FileEntry(**connection.act_once("file.stat", **place))
         try:
             hashed = connection.act_once("file.hash", **place)
