@@ -19,7 +19,7 @@ from typing import Protocol
 from fastflight.cluster.directory import Directory
 from fastflight.cluster.entries import DeviceEntry, Put
 from fastflight.cluster.membership import RETRY_SECONDS, Membership
-from fastflight.cluster.plan import Plan
+from fastflight.cluster.placement import Plan
 
 # Numbers of traffic that an entry reserves. They last for a quarter of an hour at the largest rate, a million in a
 # second, and the entry is written again when half of them are used.
@@ -32,6 +32,13 @@ PARTS = 5
 MAX_MOVING = 32
 # Steps under way, of which most wait for NATS.
 MAX_STEPS = 256
+# Of them, those that store something.
+MAX_PUTS = 64
+FIRST_PUTS = 4
+# Answers are quick up to this time, and slow from that one on. A renewal has a few seconds.
+QUICK_SECONDS, SLOW_SECONDS = 0.1, 0.25
+# With each quick answer, and with slow ones: at most once in the time that an answer takes.
+GROWTH, SHRINKAGE = 0.5, 0.5
 
 
 class Usage(Protocol):
@@ -300,3 +307,27 @@ class Claims:
     def _put(self, claim: Claim, entry: DeviceEntry, last: int, now: float) -> Put | None:
         """Return what replaces the entry of a device, if that is not to wait after an attempt that failed."""
         return entry.put(claim.device, last) if now >= claim.put_due else None
+
+
+class Pace:
+    """How many entries a server may store at the same time, `allowed`, so that its lease is renewed in time.
+
+    The bucket takes one entry after another and writes each to the disk, so what a server sends waits behind what all
+    have sent. So each sends more while answers come quickly, and less when they take long, as on a network.
+    """
+
+    def __init__(self) -> None:
+        self._size = float(FIRST_PUTS)
+        self._shrunk_at = float("-inf")
+
+    @property
+    def allowed(self) -> int:
+        return int(self._size)
+
+    def answered(self, sent: float, now: float) -> None:
+        """A request that was sent at the time `sent` has its answer, or has failed."""
+        if now - sent <= QUICK_SECONDS:
+            self._size = min(float(MAX_PUTS), self._size + GROWTH)
+        elif now - sent >= SLOW_SECONDS and sent >= self._shrunk_at:
+            self._size = max(1.0, self._size * SHRINKAGE)
+            self._shrunk_at = now

@@ -21,13 +21,12 @@ from nats.aio.client import Client
 from nats.errors import Error as NatsError
 
 from fastflight.cluster.bucket import ANSWER_SECONDS, Bucket, open_bucket
-from fastflight.cluster.claims import Begin, Claims, End, Step, Usage
+from fastflight.cluster.claims import Begin, Claims, End, Pace, Step, Usage
 from fastflight.cluster.connection import ClusterConnection, understood
 from fastflight.cluster.directory import Directory
 from fastflight.cluster.entries import Put
 from fastflight.cluster.lease import TTL_SECONDS
 from fastflight.cluster.membership import Membership
-from fastflight.cluster.pace import Pace
 from fastflight.cluster.profile import Profile
 from fastflight.concurrency import off_loop
 from fastflight.errors import FastFlightError, TransportClosed

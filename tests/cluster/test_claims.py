@@ -9,7 +9,17 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from fastflight.cluster.claims import MAX_MOVING, MAX_STEPS, RESERVED_NUMBERS, Begin, End
+from fastflight.cluster.claims import (
+    FIRST_PUTS,
+    MAX_MOVING,
+    MAX_PUTS,
+    MAX_STEPS,
+    RESERVED_NUMBERS,
+    SLOW_SECONDS,
+    Begin,
+    End,
+    Pace,
+)
 from fastflight.cluster.entries import SERVER, key_of
 from fastflight.cluster.placement import ranked
 from tests.cluster.modelled import TTL, Network, Server
@@ -358,3 +368,26 @@ def test_servers_that_start_together_do_not_take_each_others_devices() -> None:
     assert whole(network)
     firsts = {entry["first"] for key, (_, entry) in network.bucket.entries.items() if key.startswith("device.")}
     assert firsts == {RESERVED_NUMBERS}, "each was taken once"
+
+
+def test_quick_answers_allow_more_up_to_a_bound() -> None:
+    pace = Pace()
+    assert pace.allowed == FIRST_PUTS
+    for _ in range(4):
+        pace.answered(1.0, 1.01)
+    assert pace.allowed > FIRST_PUTS
+    for _ in range(10 * MAX_PUTS):
+        pace.answered(1.0, 1.01)
+    assert pace.allowed == MAX_PUTS
+
+
+def test_slow_answers_to_requests_of_the_same_time_halve_it_once() -> None:
+    pace = Pace()
+    for _ in range(10 * MAX_PUTS):
+        pace.answered(1.0, 1.01)
+    for _ in range(MAX_PUTS):
+        pace.answered(2.0, 2.0 + SLOW_SECONDS)
+    assert pace.allowed == MAX_PUTS // 2
+    for number in range(20):
+        pace.answered(10.0 + number, 11.0 + number)
+    assert pace.allowed == 1
