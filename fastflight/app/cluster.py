@@ -9,16 +9,16 @@ import asyncio
 import concurrent.futures
 import contextlib
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from fastflight.app.config import ClusterSettings, Config
+from fastflight.app.config import Config
 from fastflight.app.forwarding import Forwarding
 from fastflight.app.nats_address import nats_address
 from fastflight.app.served_devices import ServedDevices
 from fastflight.client.credentials import Credentials
-from fastflight.cluster.connection import ClusterConnection, NatsAddress
+from fastflight.cluster.connection import ClusterConnection
 from fastflight.cluster.ownership import Ownership
 from fastflight.cluster.profile import Profile, digest_of
 from fastflight.cluster.replication import replication
@@ -53,20 +53,20 @@ class ClusterMember:
         self._settings = config.cluster
         self.name = config.cluster.name
         self._urls = config.urls
-        address = nats_address(self._settings)
-        self._shard = Shard("cluster").start()
-        try:
-            profile = profile_of(config, secrets.token_hex(8))
-            self._connection, self._ownership = self._shard.submit(
-                _opened(self._settings, address, profile, served)
-            ).result()
-            encrypted = config.location.startswith("grpc+tls:")
-            ca = self._settings.server_ca_pem if encrypted else None
-            self.forwarding = Forwarding(inventory, self, catalog, Credentials(self._settings.token, ca=ca))
-        except BaseException:
-            self._shard.close()
-            raise
+        self._connection = ClusterConnection(nats_address(self._settings), f"fastflight {self.name}")
+        self._ownership = Ownership(
+            self._connection,
+            profile_of(config, secrets.token_hex(8)),
+            served,
+            self._settings.fleet,
+            servers=len(self._settings.servers),
+            ttl=self._settings.ttl,
+        )
+        ca = self._settings.server_ca_pem if config.location.startswith("grpc+tls:") else None
+        self.forwarding = Forwarding(inventory, self, catalog, Credentials(self._settings.token, ca=ca))
         self._running: list[concurrent.futures.Future[None]] = []
+        self._shard = Shard("cluster").start()
+        self._shard.submit(self._connect()).result()
 
     def open(self, location: str, http: str | None) -> None:
         """Begin to take devices. `location` and `http` are the addresses at which this server listens."""
@@ -141,10 +141,6 @@ class ClusterMember:
         mine = self._ownership.profile.boot
         return {name: each.location for name, each in self._ownership.members().items() if each.boot != mine}
 
-    def why_gone(self, device: str) -> str:
-        """Why no server can own the device; empty if one will soon."""
-        return self._why_gone(device, [*self._ownership.members().values()])
-
     def _has_my_address(self, server: Profile) -> bool:
         """Whether another server gives this one's address as its own, as two that listen on loopback may do.
 
@@ -153,7 +149,10 @@ class ClusterMember:
         mine = self._ownership.profile
         return server.boot != mine.boot and server.location == mine.location
 
-    def _why_gone(self, device: str, members: Sequence[Profile]) -> str:
+    def why_gone(self, device: str, members: Iterable[Profile] | None = None) -> str:
+        """Why no server can own the device; empty if one will soon. `members` are the servers, if they are known."""
+        if members is None:
+            members = self._ownership.members().values()
         mine = self._ownership.profile
         owner = self._ownership.owner(device)
         if owner is not None and self._has_my_address(owner):
@@ -171,7 +170,6 @@ class ClusterMember:
     def status(self) -> dict[str, Any]:
         """Return the servers and the owners, as this server sees them."""
         members = self._ownership.members()
-        profiles = [*members.values()]
         owners = {name: self.owner(name) for name in self.names()}
         return {
             "server": self.name,
@@ -189,7 +187,7 @@ class ClusterMember:
                 for name, profile in members.items()
             ],
             "devices": [
-                {"name": name, "owner": owner, "why": self._why_gone(name, profiles) or None}
+                {"name": name, "owner": owner, "why": self.why_gone(name, members.values()) or None}
                 for name, owner in owners.items()
             ],
         }
@@ -202,19 +200,13 @@ class ClusterMember:
         except (TimeoutError, concurrent.futures.CancelledError, FastFlightError):
             return []
 
+    async def _connect(self) -> None:
+        self._connection.open()
+
     async def _check(self) -> None:
         while True:
             self.forwarding.routes.check()
             await asyncio.sleep(CHECK_SECONDS)
-
-
-async def _opened(
-    settings: ClusterSettings, address: NatsAddress, profile: Profile, served: ServedDevices
-) -> tuple[ClusterConnection, Ownership]:
-    connection = ClusterConnection(address, f"fastflight {settings.name}")
-    connection.open()
-    ownership = Ownership(connection, profile, served, settings.fleet, servers=len(settings.servers), ttl=settings.ttl)
-    return connection, ownership
 
 
 def profile_of(config: Config, boot: str) -> Profile:

@@ -1,20 +1,23 @@
-"""What happens to a request that is passed on when its client or the owner fails in the middle of it."""
+"""Requests that are passed on: their client or the owner fails in the middle of them, or sends what is corrupt."""
 
 from __future__ import annotations
 
 import asyncio
+import struct
 from collections.abc import AsyncIterator, Iterator
+from contextlib import closing
 from typing import Any, cast
 
 import pyarrow as pa
 import pytest
+from pyarrow import flight
 
 from fastflight.app.cluster import ClusterMember
-from fastflight.app.forwarded import Forwarded
+from fastflight.app.forwarded import Forwarded, vetted
 from fastflight.app.routes import Routes
 from fastflight.client.connection import ServerConnection
 from fastflight.device import Inventory
-from fastflight.errors import DataError, FileMissing, TransportClosed
+from fastflight.errors import DataError, FileMissing, ProtocolError, TransportClosed
 from fastflight.service.requests import DeviceFile, DeviceSession
 from fastflight.service.source import AsyncIncoming
 from tests.support.function_source import FunctionSource
@@ -194,3 +197,45 @@ def test_a_refusal_reaches_a_client_that_waits_for_an_acknowledgement(routes: Ro
                 await forwarded(routes).awrite(request, pa.schema([("a", pa.int64())]), batches(), lambda _: None)
 
     asyncio.run(scenario())
+
+
+SCHEMA = pa.schema([("x", pa.string())])
+
+
+class HostileServer(flight.FlightServerBase):  # type: ignore[misc]
+    """Answers every request with one batch, which was never validated."""
+
+    def __init__(self, batch: pa.RecordBatch) -> None:
+        super().__init__("grpc://127.0.0.1:0")
+        self._batch = batch
+
+    def do_get(self, context: Any, ticket: Any) -> flight.FlightDataStream:
+        return flight.GeneratorStream(SCHEMA, iter([self._batch]))
+
+
+def unchecked(*offsets: int, content: bytes = b"abcd") -> pa.RecordBatch:
+    """Two texts at these offsets of a buffer of four bytes."""
+    good = pa.RecordBatch.from_pydict({"x": ["a", "bcd"]}).serialize().to_pybytes()
+    sent = good.replace(struct.pack("<3i", 0, 1, 4), struct.pack("<3i", *offsets)).replace(b"abcd", content)
+    return pa.ipc.read_record_batch(pa.py_buffer(sent), SCHEMA)
+
+
+def test_rows_that_are_sound_are_passed_on() -> None:
+    with HostileServer(unchecked(0, 1, 4)) as server:
+        with closing(ServerConnection(f"grpc://127.0.0.1:{server.port}")) as connection:
+            stream = connection.stream(DeviceFile(device="demo", path="/a"))
+            batch, note = next(vetted(stream))
+            assert batch.to_pydict() == {"x": ["a", "bcd"]} and note is None
+            stream.cancel()
+
+
+@pytest.mark.parametrize(
+    "batch", [unchecked(0, 4, 2), unchecked(0, 1, 4, content=b"\xff\xff\xff\xff")], ids=["lengths", "not UTF-8"]
+)
+def test_rows_of_another_server_are_validated(batch: pa.RecordBatch) -> None:
+    with HostileServer(batch) as server:
+        with closing(ServerConnection(f"grpc://127.0.0.1:{server.port}")) as connection:
+            stream = connection.stream(DeviceFile(device="demo", path="/a"))
+            with pytest.raises(ProtocolError, match="corrupt"):
+                next(vetted(stream))
+            stream.cancel()
