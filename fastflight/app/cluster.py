@@ -8,23 +8,25 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
+import re
 import secrets
+import ssl
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
-from fastflight.app.config import Config
+from fastflight.app.config import ClusterSettings, Config
 from fastflight.app.forwarding import Forwarding
-from fastflight.app.nats_address import nats_address
 from fastflight.app.served_devices import ServedDevices
 from fastflight.client.credentials import Credentials
-from fastflight.cluster.connection import ClusterConnection
+from fastflight.cluster.connection import ClusterConnection, NatsAddress
 from fastflight.cluster.ownership import Ownership
 from fastflight.cluster.profile import Profile, digest_of
 from fastflight.cluster.replication import replication
 from fastflight.concurrency import Shard
 from fastflight.device import Inventory
-from fastflight.errors import FastFlightError
+from fastflight.errors import FastFlightError, RequestError
 from fastflight.service import Catalog
 from fastflight.transport.url import public_url
 
@@ -34,6 +36,10 @@ LEAVE_SECONDS = 10.0
 CHECK_SECONDS = 1.0
 # How long NATS may take to say what it has.
 REPLICAS_SECONDS = 3.0
+# Where files of NATS have the seed of a key, and how they are named.
+SEED = re.compile(r"\A\s*S[A-Z2-7]{57}\s*\Z")
+SEED_IN_CREDENTIALS = re.compile(r"BEGIN NATS USER JWT-+\s+\S+\s.*BEGIN USER NKEY SEED-+\s+S[A-Z2-7]{57}\s", re.DOTALL)
+EXAMPLES = {"credentials": "server.creds", "nkey": "server.nk"}
 
 
 class ClusterMember:
@@ -218,3 +224,45 @@ def profile_of(config: Config, boot: str) -> Profile:
         for name, device in config.devices.items()
     }
     return Profile(cluster.name, boot, devices=devices, unreachable=cluster.unreachable, local=cluster.local)
+
+
+def nats_address(settings: ClusterSettings) -> NatsAddress:
+    """Return the address of NATS. `RequestError` if the TLS files cannot be used."""
+    tls = None
+    if settings.ca is not None or settings.cert is not None or any(url.startswith("tls:") for url in settings.servers):
+        tls = ssl.create_default_context()
+        try:
+            if settings.ca is not None:
+                tls.load_verify_locations(settings.ca)
+            if settings.cert is not None:
+                tls.load_cert_chain(settings.cert, settings.key)
+        except (OSError, ssl.SSLError) as error:
+            raise RequestError(
+                "the TLS files for NATS cannot be used", where="[cluster]", hint="ca, cert and key are PEM files"
+            ) from error
+    for name, file, seed in (
+        ("credentials", settings.credentials, SEED_IN_CREDENTIALS),
+        ("nkey", settings.nkey, SEED),
+    ):
+        if file is not None:
+            _check_seed(name, file, seed)
+    return NatsAddress(
+        settings.servers,
+        settings.credentials,
+        settings.nkey,
+        settings.user,
+        settings.password,
+        token=settings.nats_token,
+        tls=tls,
+    )
+
+
+def _check_seed(key: str, file: Path, seed: re.Pattern[str]) -> None:
+    """Raise `RequestError` unless the file has what nats-py takes from it. The error has nothing of its content."""
+    try:
+        found = seed.search(file.read_text(errors="replace"))
+    except OSError as error:
+        raise RequestError(error.strerror or "cannot be read", where=str(file), hint=f"Check cluster.{key}") from error
+    if found is None:
+        hint = f"Give a file of nsc or nk, as in [cluster] {key} = {EXAMPLES[key]!r}"
+        raise RequestError(f"this is no {key} file of NATS", where=str(file), hint=hint)

@@ -51,7 +51,7 @@ def _open_shared(config: Config, wanted: RecordingSettings, inventory: Inventory
     cluster = config.cluster
     assert cluster is not None
     with needs("cluster", "--cluster"):
-        from fastflight.app.nats_address import nats_address
+        from fastflight.app.cluster import nats_address
         from fastflight.cluster.shared_recordings import SharedRecordings
     limits = wanted.retention
     buffer = Retention(limits.max_seconds, min(limits.max_bytes or BUFFER_BYTES, BUFFER_BYTES))

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from fastflight.app.certificates import CertificateAuthority
+from fastflight.app.cluster import nats_address
 from fastflight.app.config import ClusterSettings
 from fastflight.app.local_cluster import nats_servers
-from fastflight.app.nats_address import nats_address
 from fastflight.cluster.connection import ClusterConnection
 from fastflight.errors import RequestError
 from tests.support.nats_accounts import operator_mode, user
