@@ -18,9 +18,8 @@ from fastflight.app.routes import UNOWNED
 from fastflight.errors import TransportError
 from fastflight.log import Extent
 from fastflight.runtime.stream_registry import StreamRegistry
-from fastflight.sources import DefaultRecordings, Recordings
-from fastflight.sources.recording_actions import as_result
-from fastflight.sources.recordings import KEPT, UNKNOWN, rows_of
+from fastflight.sources import Recordings
+from fastflight.sources.recording_status import KEPT, UNKNOWN, as_result, rows_of
 
 # The actions by which servers ask each other for their own devices, recordings, and rows that wait for NATS.
 OWN_DEVICES = "cluster.devices"
@@ -40,9 +39,7 @@ class CancelBody(Body):
 class ClusterActions:
     """Makes the actions of `member`. `recordings` and `registry` are the recordings and the streams of this server."""
 
-    def __init__(
-        self, member: ClusterMember, recordings: Recordings | DefaultRecordings | None, registry: StreamRegistry
-    ) -> None:
+    def __init__(self, member: ClusterMember, recordings: Recordings | None, registry: StreamRegistry) -> None:
         self._member = member
         self._everywhere = member.forwarding.everywhere
         self._recordings = recordings
@@ -82,7 +79,7 @@ class ClusterActions:
         """Return the action `recordings`, with the states at all servers. `local` is that of this server alone."""
 
         def own(_: EmptyBody) -> Iterable[Result]:
-            if not isinstance(self._recordings, Recordings):
+            if self._recordings is None:
                 return []
             return map(as_result, self._recordings.statuses(recorded=True))
 
@@ -116,7 +113,7 @@ class ClusterActions:
         return [{"cancelled": self._registry.cancel(body.ticket.encode(), body.identity)}]
 
     def _waiting_here(self, _: EmptyBody) -> Iterable[Result]:
-        if isinstance(self._recordings, Recordings):
+        if self._recordings is not None:
             yield from (_waiting(name, extents) for name, extents in self._recordings.waiting().items())
 
     def _storage(self, _: EmptyBody) -> Iterable[Result]:

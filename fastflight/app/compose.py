@@ -43,7 +43,6 @@ from fastflight.runtime.stream_registry import StreamRegistry
 from fastflight.server import FlightServer
 from fastflight.service import Catalog
 from fastflight.sources import (
-    DefaultRecordings,
     DeviceFiles,
     FileCache,
     Recordings,
@@ -209,6 +208,5 @@ def create_server(
     )
 
 
-def _recording_metrics(recordings: Recordings | DefaultRecordings | None) -> Iterable[Metric]:
-    opened = recordings.opened if isinstance(recordings, DefaultRecordings) else recordings
-    return () if opened is None else recording_metrics(opened)
+def _recording_metrics(recordings: Recordings | None) -> Iterable[Metric]:
+    return recording_metrics(recordings) if recordings is not None and recordings.is_open else ()

@@ -9,14 +9,14 @@ from fastflight.device import Inventory
 from fastflight.errors import BusyError
 from fastflight.extras import needs
 from fastflight.log import Retention
-from fastflight.sources import DefaultRecordings, Recordings, RowLayout, TypedRows
+from fastflight.sources import Recordings, RowLayout, TypedRows
 from fastflight.sources.recording import Readable
 
 # What a server of a cluster records while NATS is away, at most. Older rows are then lost, and counted.
 BUFFER_BYTES = 1_000_000_000
 
 
-def open_recordings(config: Config, inventory: Inventory) -> Recordings | DefaultRecordings | None:
+def open_recordings(config: Config, inventory: Inventory) -> Recordings | None:
     """Return the recordings, which the caller closes. None if nothing can be recorded."""
     wanted = config.recordings
     if wanted is None:
@@ -25,23 +25,20 @@ def open_recordings(config: Config, inventory: Inventory) -> Recordings | Defaul
     if config.cluster is not None:
         return _open_shared(config, wanted, inventory, holder)
     if wanted.on_demand:
-        return DefaultRecordings(wanted.folder, inventory, holder)
+        return Recordings(wanted.folder, inventory, holder=holder, on_demand=True)
     return Recordings(wanted.folder, inventory, sync_ms=wanted.sync_ms, retention=wanted.retention, holder=holder)
 
 
 def typed_rows(
-    recordings: Recordings | DefaultRecordings | None,
+    recordings: Recordings | None,
     log_of: Callable[[str], Readable],
     declared: Callable[[str], RowLayout | None],
 ) -> TypedRows:
     """Return the typed rows of the recordings, which are kept in their folder once anything is recorded there."""
 
-    def may_write() -> bool:
-        return not isinstance(recordings, DefaultRecordings) or recordings.opened is not None
-
     if recordings is None:
         return TypedRows(log_of, declared)
-    typed = TypedRows(log_of, declared, recordings.folder, may_write)
+    typed = TypedRows(log_of, declared, recordings.folder, lambda: recordings.is_open)
     recordings.parse = typed.prepare
     return typed
 

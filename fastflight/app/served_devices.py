@@ -26,7 +26,7 @@ from fastflight.publish import Publishers
 from fastflight.runtime.stream import Stream
 from fastflight.runtime.stream_registry import StreamRegistry
 from fastflight.service.requests import DeviceSession, TextKeys
-from fastflight.sources import DefaultRecordings, Recordings, RowLayout
+from fastflight.sources import Recordings, RowLayout
 from fastflight.sources.recordings import HINT
 from fastflight.transport.port_tap import Guard, unguarded
 from fastflight.transport.url import public_url
@@ -50,7 +50,7 @@ class ServedDevices:
         config: Config,
         inventory: Inventory,
         shards: Shards,
-        recordings: Recordings | DefaultRecordings | None,
+        recordings: Recordings | None,
         registry: StreamRegistry,
         publishers: Publishers,
     ) -> None:

@@ -15,7 +15,6 @@ from fastflight.runtime.admission import IDLE_SECONDS
 from fastflight.service import DataSource
 from fastflight.service.requests import Recording
 from fastflight.sources.actions import device_actions
-from fastflight.sources.default_recordings import DefaultRecordings
 from fastflight.sources.device_exec import DeviceExecs
 from fastflight.sources.device_file import DeviceFiles
 from fastflight.sources.device_listing import DeviceListings
@@ -30,7 +29,6 @@ from fastflight.sources.row_layout import RowLayout
 from fastflight.sources.typed_rows import TypedRows
 
 __all__ = [
-    "DefaultRecordings",
     "DeviceFiles",
     "FileCache",
     "Recordings",
@@ -72,11 +70,9 @@ def device_sources(
     ]
 
 
-def recording_source(
-    recordings: Recordings | DefaultRecordings | None, typed: TypedRows | None = None
-) -> DataSource[Recording]:
+def recording_source(recordings: Recordings | None, typed: TypedRows | None = None) -> DataSource[Recording]:
     """Return the source of `recording` requests. With None it lists nothing and refuses every name."""
-    listed = recordings.listed if isinstance(recordings, Recordings) else None
+    listed = None if recordings is None else recordings.listed
     logs = recordings or NoRecordings()
     return RecordingSource(logs, (typed or TypedRows(logs.log)).parser, listed)
 

@@ -14,7 +14,8 @@ from prometheus_client.metrics_core import Metric
 from fastflight.device import Inventory
 from fastflight.errors import TransportError
 from fastflight.runtime.metrics import device_labels, family, single
-from fastflight.sources.recordings import Recordings, RecordingStatus
+from fastflight.sources.recording_status import RecordingStatus
+from fastflight.sources.recordings import Recordings
 
 
 def device_metrics(inventory: Inventory) -> Iterator[Metric]:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict
 from typing import Any
 
 from fastflight.access.action import Action, Body, EmptyBody
 from fastflight.access.identity import Identity
 from fastflight.errors import RequestError
 from fastflight.service.requests import DeviceName, Verb
-from fastflight.sources.default_recordings import DefaultRecordings
-from fastflight.sources.recordings import HINT, Recordings, RecordingStatus
+from fastflight.sources.recording_status import as_result
+from fastflight.sources.recordings import HINT, Recordings
 
 Result = Mapping[str, Any]
 
@@ -22,10 +21,10 @@ class OnRecording(Body):
     device: DeviceName
 
 
-def recording_actions(recordings: Recordings | DefaultRecordings | None) -> list[Action]:
+def recording_actions(recordings: Recordings | None) -> list[Action]:
     """Return the actions on recordings. With None, nothing is listed, and starting or stopping is a `RequestError`."""
 
-    def required() -> Recordings | DefaultRecordings:
+    def required() -> Recordings:
         if recordings is None:
             raise RequestError("this server keeps no recordings", hint=HINT)
         return recordings
@@ -68,12 +67,3 @@ def recording_actions(recordings: Recordings | DefaultRecordings | None) -> list
 def _if_visible(identity: Identity, result: Result) -> Result | None:
     name = result["name"]
     return result if identity.sees(name) or identity.may(Verb.ADMIN, name) else None
-
-
-def as_result(status: RecordingStatus) -> Result:
-    """Return a status as the actions on recordings do."""
-    times = {
-        key: None if value is None else value.isoformat()
-        for key, value in (("first_time", status.first_time), ("last_time", status.last_time))
-    }
-    return {**asdict(status), **times}

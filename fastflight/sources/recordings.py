@@ -1,10 +1,5 @@
 """The recordings of a server: one store, and a recorder for each recorded device.
 
-A chunk of traffic has the same number live and in the recording. If a device was recorded before, its tap starts at a
-number after the recording: the next multiple of a million that no server can have reached since. So numbers that an
-earlier server used without storing their rows are not used again. The numbers that this skips are not reported as
-losses.
-
 Create `Recordings` before the first byte crosses a line, and close it after the event loops: traffic read until then is
 stored.
 """
@@ -14,25 +9,34 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import threading
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import structlog
 
 from fastflight.concurrency import Shard
 from fastflight.device import Device, Inventory
-from fastflight.errors import FastFlightError, RequestError, StorageError, TransportError, UnknownName
-from fastflight.gap import Why, microseconds, moment
-from fastflight.log import Extent, Log, LogStatistics, Retention, Store
+from fastflight.errors import (
+    BusyError,
+    FastFlightError,
+    RequestError,
+    StorageError,
+    TransportError,
+    UnknownName,
+    nearest,
+)
+from fastflight.gap import Why, microseconds
+from fastflight.log import Extent, Log, Retention, Store, StoreReader
 from fastflight.log.disk import LocalDisk
 from fastflight.sources.growing import GrowingRecording
+from fastflight.sources.numbering import number_after
 from fastflight.sources.recorded_rows import log_batch
 from fastflight.sources.recorder import Recorder
 from fastflight.sources.recording import Readable, ReadableStore
+from fastflight.sources.recording_status import RecordingStatus, rows_of, status_of
 from fastflight.sources.rounds import Rounds
 from fastflight.sources.tidying import Parse, Tidying
 from fastflight.transport.chunk_buffer import Chunk
@@ -47,74 +51,15 @@ log = structlog.get_logger(__name__)
 SYNC_MS = 1000
 # The part of that which the store waits, at most, to sync the appends of many boards together.
 STORE_SYNC_MS = 100.0
-# A server uses numbers whose rows are not stored when it is killed, when the disk fails, or when it does not record.
-# NUMBERS_PER_SECOND is more than ten times what any line can use in a second, as one read takes at least 10 us.
-# SPARE_NUMBERS is the least distance, in case the clock was set back.
-NUMBERS_PER_SECOND = 1_000_000
-SPARE_NUMBERS = 65_536
 # How often it is stored that boards which print nothing were recorded until then: a gap begins so much too early.
 BEAT_SECONDS = 5.0
-# Time limit for storing the last lot of a recorder; after it the disk counts as not answering.
+# Time limit for storing the last rows of a recorder; after it the disk counts as not answering.
 END_SECONDS = 10.0
 # The same for all recorders of a server that ends, and for the store. Service managers kill a process later than that.
 CLOSE_SECONDS = 30.0
 
-KEPT = "kept"
-# In a cluster, of a recording whose server gives no answer; the reason follows.
-UNKNOWN = "unknown"
+OTHER_FOLDER = "start this server with --recordings DIR for a folder of its own"
 HINT = "Start it with --recordings DIR, or --record DEVICE"
-
-
-@dataclass(frozen=True, slots=True)
-class RecordingStatus:
-    """The stored rows of a recording, and whether rows are being added.
-
-    `state`: `recording`, `recording failed: ` and the reason, or `kept` while no rows are added (a server of a cluster
-    also says `unknown: ` and the reason, if the one that owns the device gives no answer). `lost`: the number of
-    chunks that are missing from `first_seq` on; reading reports them as gaps. `failures`: tries that failed since this
-    server began to record. `damage`: damaged places that reading has found since the server began.
-    `gaps`: their number, until now, and `newest_gap`: `Gap.details` of the last that is no damage. `waiting`: in a
-    cluster, the rows that this server has recorded and not handed over yet.
-    """
-
-    name: str
-    state: str
-    rows: int
-    bytes: int
-    first_seq: int
-    next_seq: int
-    first_time: datetime | None
-    last_time: datetime | None
-    lost: int = 0
-    failures: int = 0
-    damage: tuple[str, ...] = ()
-    waiting: int = 0
-    gaps: int = 0
-    newest_gap: dict[str, Any] | None = None
-
-
-def rows_of(extents: Iterable[Extent]) -> int:
-    """Return how many rows are in `extents`."""
-    return sum(each.rows for each in extents)
-
-
-def status_of(name: str, statistics: LogStatistics, recorder: Recorder | None = None) -> RecordingStatus:
-    """Return the status of a recording, from its log and the recorder that writes it, if any."""
-    return RecordingStatus(
-        name,
-        (recorder.state if recorder is not None else "") or KEPT,
-        statistics.rows,
-        statistics.bytes,
-        statistics.first_seq,
-        statistics.next_seq,
-        moment(statistics.first_time),
-        moment(statistics.last_time),
-        statistics.lost,
-        recorder.failures if recorder is not None else 0,
-        statistics.damage,
-        gaps=statistics.gaps,
-        newest_gap=None if statistics.newest_gap is None else statistics.newest_gap.details(),
-    )
 
 
 @dataclass(slots=True)
@@ -156,9 +101,16 @@ def _in_thread(name: str, function: Callable[[], None]) -> concurrent.futures.Fu
 class Recordings:
     """The store in `folder`, and the recorders that write to it.
 
+    With `on_demand`, the store is opened when a device is first recorded. Until then nothing is written, no lock is
+    taken and no folder is made; recordings that the folder held when the server started can be read.
+
     With `shared`, the store is only the buffer of this server, whose rows are handed over to the shared recordings.
     Reading is from those.
     """
+
+    _logs: ReadableStore
+    _tidy: Tidying
+    _beat: threading.Thread
 
     def __init__(
         self,
@@ -169,57 +121,137 @@ class Recordings:
         retention: Retention | None = None,
         holder: str = "",
         disk: LocalDisk | None = None,
-        numbered: bool = False,
+        on_demand: bool = False,
         shared: SharedRecordings | None = None,
     ) -> None:
-        """Open the store. `BusyError` if another process writes to it, `StorageError` if the disk fails.
-
-        `numbered`: `number_after` has already been called for the recordings in the store.
-        """
-        # The first conversion by Arrow imports pandas, which takes a second or two: do it here, not on an event loop.
-        log_batch([Chunk(0, 0, "rx", b".")], {})
+        """Open the store. `BusyError` if another process writes to it, `StorageError` if the disk fails."""
         store_ms = min(STORE_SYNC_MS, sync_ms / 2)
+        self._new_store = partial(Store, folder, sync_ms=store_ms, retention=retention, holder=holder, disk=disk)
         self._gather_seconds = (sync_ms - store_ms) / 1000
         # Of the event loop of each shard.
         self._rounds: dict[Shard, Rounds] = {}
-        self.store = Store(folder, sync_ms=store_ms, retention=retention, holder=holder, disk=disk)
+        self._store: Store | None = None
         self._shared = shared
-        self._logs: ReadableStore = self.store if shared is None else shared
-        if not self.store.is_private:
-            log.warning("other users may look into the folder of recordings", folder=str(folder), hint="chmod 700")
         self.folder = folder
         self._inventory = inventory
         self._recorders: dict[str, _RunningRecorder] = {}
         self._changing = threading.Lock()
-        if not numbered:
-            try:
-                recorded = set(self.store.names())
-                number_after(self.store, [each for each in inventory.devices() if each.name in recorded])
-            except BaseException:
-                self.store.close()  # its thread would outlive the failure
-                raise
-        if shared is not None:
-            shared.take(self.store)
+        self._opening = threading.Lock()
         # Parses the lines in new files of a recording. Set it when it is known how lines become rows.
         self.parse: Parse = lambda *_: None
-        self._tidy = Tidying(self.store, shared, lambda name, rest: self.parse(name, rest))
         self._closing = threading.Event()
+        # Until the store is opened: the recordings in the folder, and the next number of each when the server started.
+        self._reader: ReadableStore = NoRecordings()
+        self._ends: dict[str, int] = {}
+        # Recordings to which another server has added rows since then.
+        self._continued: set[str] = set()
+        self._on_demand = on_demand
+        if on_demand:
+            self._look()
+        else:
+            self._open()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the store is open for writing."""
+        return self._store is not None
+
+    @property
+    def store(self) -> Store:
+        """The store, if it is open."""
+        assert self._store is not None
+        return self._store
+
+    def _look(self) -> None:
+        """Find the recordings in the folder, and number new traffic of their devices after them."""
+        try:
+            if self.folder.is_dir():
+                reader = StoreReader(self.folder)
+                ends = {name: reader.log(name).statistics().next_seq for name in reader.names()}
+                self._number(reader, ends)
+                self._reader, self._ends = reader, ends
+        except (FastFlightError, OSError) as error:
+            log.warning("recordings in the default folder cannot be read", folder=str(self.folder), error=str(error))
+
+    def _open(self) -> None:
+        # The first conversion by Arrow imports pandas, which takes a second or two: do it here, not on an event loop.
+        log_batch([Chunk(0, 0, "rx", b".")], {})
+        store = self._new_store()
+        if not store.is_private:
+            log.warning("other users may look into the folder of recordings", folder=str(self.folder), hint="chmod 700")
+        try:
+            if self._on_demand:
+                ends = {name: store.log(name).next_seq for name in store.names()}
+                self._continued = {name for name, end in ends.items() if end != self._ends.get(name, 0)}
+            else:
+                self._number(store, store.names())
+        except BaseException:
+            store.close()  # its thread would outlive the failure
+            raise
+        if self._shared is not None:
+            self._shared.take(store)
+        self._logs = store if self._shared is None else self._shared
+        self._tidy = Tidying(store, self._shared, lambda name, rest: self.parse(name, rest))
         self._beat = threading.Thread(target=self._keep_ends, name="recordings-beat", daemon=True)
+        self._store = store
         self._beat.start()
+
+    def _open_on_demand(self) -> None:
+        """Open the store in the default folder, unless it is open.
+
+        `BusyError` if another server writes to the folder, `StorageError` if it cannot be opened.
+        """
+        with self._opening:
+            if self._store is not None:
+                return
+            try:
+                self._open()
+            except BusyError as error:
+                raise BusyError(
+                    f"{error.holder} writes the default folder of recordings",
+                    holder=error.holder,
+                    hint=f"End it, record there, or {OTHER_FOLDER}",
+                ) from error
+            except StorageError as error:
+                raise StorageError(error.what, hint=f"Mend that, or {OTHER_FOLDER}") from error
+
+    def _number(self, recorded: ReadableStore, names: Collection[str]) -> None:
+        """Number the traffic of recorded devices after their recordings, before the first byte crosses a line."""
+        for device in self._inventory.devices():
+            if device.name in names:
+                number_after(recorded.log(device.name), device)
 
     def names(self) -> list[str]:
         """Return the names of all recordings, including those of devices that this server does not have."""
-        return self._logs.names()
+        return list(self._ends) if self._store is None else self._logs.names()
 
     def log(self, name: str) -> Readable:
         """Return the log of a recording. `UnknownName` if there is none."""
-        with explain_missing(name, self._inventory):
-            return self._with_open_gap(name, self._logs.log(name))
+        with self._explain_missing(name):
+            return self._with_open_gap(name, self._stored(name))
 
     def listed(self, name: str) -> Readable:
         """As `log`, for a name that `names` has just returned: in a cluster, NATS is not asked again."""
-        found = self._logs.log(name) if self._shared is None else self._shared.listed(name)
+        found = self._stored(name) if self._shared is None else self._shared.listed(name)
         return self._with_open_gap(name, found)
+
+    def _stored(self, name: str) -> Readable:
+        if self._store is not None:
+            return self._logs.log(name)
+        if name not in self._ends:
+            raise UnknownName("no such recording", where=name, hint=nearest(name, self._ends))
+        return self._reader.log(name)
+
+    @contextlib.contextmanager
+    def _explain_missing(self, name: str) -> Iterator[None]:
+        """Replace `UnknownName` by one that says how to make the recording, if there is a device of that name."""
+        try:
+            yield
+        except UnknownName:
+            if name not in self._inventory.names():
+                raise
+            hint = f"Record it from now on: fastflight record {name}"
+            raise UnknownName("nothing of it has been recorded", where=name, hint=hint) from None
 
     def _with_open_gap(self, name: str, found: Readable) -> Readable:
         running = self._recorders.get(name)
@@ -233,10 +265,18 @@ class Recordings:
     def record(self, name: str) -> None:
         """Record a device from now on. Does nothing if it is recorded already.
 
-        If an earlier `stop` failed, its recorder is ended first: `StorageError` if that fails again.
+        If an earlier `stop` failed, its recorder is ended first: `StorageError` if that fails again. Errors are those
+        of opening the store as well, and `RequestError` if another server has recorded the device meanwhile.
         """
+        device = self._inventory.device(name)
+        self._open_on_demand()
+        if name in self._continued:
+            raise RequestError(
+                "another server has recorded it since this one started",
+                where=name,
+                hint="Start this server again: its numbers go on after that recording",
+            )
         with self._changing:
-            device = self._inventory.device(name)
             if name in self._recorders and self._recorders[name].ended is not None:
                 self._end(name)
             if name not in self._recorders:
@@ -258,9 +298,14 @@ class Recordings:
 
     def number(self, device: Device) -> None:
         """Number the traffic of a new device after its recording, if there is one. Call it before its line is read."""
-        for logs in (self.store, *((self._shared,) if self._shared is not None else ())):
+        if self._store is None:
+            if device.name in self._ends:
+                self._ends[device.name] = self._reader.log(device.name).statistics().next_seq
+                number_after(self._reader.log(device.name), device)
+            return
+        for logs in (self._store, *((self._shared,) if self._shared is not None else ())):
             if (recorded := logs.find(device.name)) is not None:
-                _number_after(recorded, device)
+                number_after(recorded, device)
 
     def forget(self, name: str, drains: bool = True) -> None:
         """As `stop`, for a device that has been removed. Does nothing if it is not recorded.
@@ -306,8 +351,12 @@ class Recordings:
 
     def statuses(self, *, recorded: bool = False) -> list[RecordingStatus]:
         """Return the status of all recordings, or of those to which this server adds rows."""
-        names = self.names()
-        return [self._status(name, self.listed) for name in names if not recorded or name in self._recorders]
+        found = []
+        for name in self.names():
+            if not recorded or name in self._recorders:
+                with contextlib.suppress(UnknownName):  # it was removed meanwhile
+                    found.append(self._status(name, self.listed))
+        return found
 
     def _keep_ends(self) -> None:
         """Store to which time the recordings are complete, so that a gap is known after a crash."""
@@ -342,6 +391,8 @@ class Recordings:
 
         If the disk does not answer within `CLOSE_SECONDS`, this is logged, and what it has not stored is lost.
         """
+        if self._store is None:
+            return
         closed = _in_thread("recordings-close", self._close)
         if concurrent.futures.wait([closed], CLOSE_SECONDS).done:
             closed.result()
@@ -371,18 +422,6 @@ def _wait(name: str, ended: concurrent.futures.Future[None]) -> None:
         raise StorageError("the disk does not take what was recorded last", where=name, hint="Try again when it does")
 
 
-@contextlib.contextmanager
-def explain_missing(name: str, inventory: Inventory) -> Iterator[None]:
-    """Replace `UnknownName` for a recording by one that says how to make it, if there is a device of that name."""
-    try:
-        yield
-    except UnknownName:
-        if name not in inventory.names():
-            raise
-        hint = f"Record it from now on: fastflight record {name}"
-        raise UnknownName("nothing of it has been recorded", where=name, hint=hint) from None
-
-
 class NoRecordings:
     """The recordings of a server that was started to keep none."""
 
@@ -391,26 +430,3 @@ class NoRecordings:
 
     def log(self, name: str) -> Log:
         raise RequestError("this server keeps no recordings", where=name, hint=HINT)
-
-
-def number_after(recordings: ReadableStore, devices: Iterable[Device]) -> None:
-    """Number the traffic of recorded devices after their recordings. Call it before the first byte crosses a line."""
-    for device in devices:
-        _number_after(recordings.log(device.name), device)
-
-
-def _number_after(recorded: Readable, device: Device) -> None:
-    first = first_number(recorded.statistics(), time.time())
-    device.tap.begin_at(max(first, device.tap.next_seq))
-
-
-def first_number(recorded: LogStatistics, now: float) -> int:
-    """Return the first number for traffic from `now` on (seconds since 1970), after what is `recorded`."""
-    if not recorded.next_seq:
-        return 0
-    microseconds = int(now * NUMBERS_PER_SECOND)
-    if recorded.last_time is None:  # all rows have been deleted by retention
-        reached = max(recorded.next_seq + SPARE_NUMBERS, microseconds)
-    else:
-        reached = recorded.next_seq + max(SPARE_NUMBERS, microseconds - recorded.last_time)
-    return -(-reached // NUMBERS_PER_SECOND) * NUMBERS_PER_SECOND

@@ -28,7 +28,7 @@ from fastflight.client import FastFlightClient
 from fastflight.errors import FastFlightError, Forbidden, RequestError, Stopped, UnknownName
 from fastflight.log import StoreReader
 from fastflight.runtime.admission import Limits
-from fastflight.sources.recordings import status_of
+from fastflight.sources.recording_status import status_of
 from tests.support import servers
 from tests.support.refusals import refused
 from tests.support.servers import Devices

@@ -19,8 +19,9 @@ from fastflight.device import Device, Inventory
 from fastflight.errors import StorageError
 from fastflight.gap import Gap, Why
 from fastflight.log import LogStatistics, Range, Store
+from fastflight.sources.numbering import NUMBERS_PER_SECOND, first_number
 from fastflight.sources.recorded_rows import log_batch
-from fastflight.sources.recordings import NUMBERS_PER_SECOND, Recordings, first_number
+from fastflight.sources.recordings import Recordings
 from fastflight.sources.tidying import REST_PER_WORK, WORK_SECONDS, Tidying
 from fastflight.transport.chunk_buffer import CHUNK_BYTES, Chunk
 from fastflight.transport.tap import Tap
