@@ -44,8 +44,8 @@ class BarePeer(flight.FlightServerBase):  # type: ignore[misc]
         super().__init__(location)
 
     def do_get(self, context: flight.ServerCallContext, ticket: flight.Ticket) -> flight.FlightDataStream:
-        reading = mock.read(self._decode(ticket.ticket))
-        batches = chain.from_iterable(reading.all_lots())
+        reading = mock.SOURCE.read(self._decode(ticket.ticket))
+        batches = chain.from_iterable(reading)
         return flight.RecordBatchStream(pa.RecordBatchReader.from_batches(reading.schema, batches))
 
     def get_flight_info(
@@ -71,7 +71,7 @@ class BarePeer(flight.FlightServerBase):  # type: ignore[misc]
 
 def expected_bytes(request: Mock) -> int:
     """Return the bytes of all columns of all batches of the answer."""
-    return mock.describe(request).bytes
+    return mock.SOURCE.describe(request).bytes
 
 
 def ceiling_mbps(request: Mock) -> float:

@@ -21,9 +21,8 @@ import pyarrow as pa
 from fastflight.app.routes import LOOK_SECONDS, MOVING_SECONDS, Routes
 from fastflight.errors import BusyError, RequestError, Stopped, TransportError
 from fastflight.gap import Gap, Why
-from fastflight.runtime.outgoing import aclose
 from fastflight.service.requests import MAX_SECONDS, SERVER_DRAINING, DeviceSession
-from fastflight.service.source import AsyncReading, Lot, Noted, Summary
+from fastflight.service.source import Batches, Noted, Reading, Summary
 from fastflight.tables.bare import empty
 from fastflight.tables.summary import MAX_REJECTED_EXAMPLES
 
@@ -35,7 +34,7 @@ OWN_COUNTS = ("rows", "bytes", "duration_seconds")
 # Keys of a trailer that are counts of one part of the session.
 PART_COUNTS = ("rx_bytes", "tx_bytes", "gaps", "lost", "rejected")
 
-Read = Callable[[DeviceSession], Awaitable[AsyncReading]]
+Read = Callable[[DeviceSession], Awaitable[Reading]]
 
 
 class FollowedSession:
@@ -56,30 +55,30 @@ class FollowedSession:
         self._parts: list[Summary] = []
         self._moves = 0
 
-    async def open(self) -> AsyncReading:
+    async def open(self) -> Reading:
         """Open the session. Raises the error that comes before its first row."""
         self._reading = await self._read(self._request)
         found = self._reading.schema
         fields = [field for field in found if field.name != SEQ or not self._hides_seq]
         self._schema = pa.schema(fields, found.metadata)
-        lots = self._lots()
-        await anext(lots)  # a generator that was not begun would not close the stream
-        return AsyncReading(self._schema, lots, self._summary, self._drain)
+        batches = self._batches()
+        await anext(batches)  # a generator that was not begun would not close the stream
+        return Reading(self._schema, batches, self._summary, self._drain)
 
-    async def _lots(self) -> AsyncGenerator[Lot, None]:
+    async def _batches(self) -> AsyncGenerator[Batches, None]:
         try:
             yield []
             while True:
                 try:
-                    async for lot in self._reading.all_lots():
-                        yield [self._passed(item) for item in lot]
+                    async for batches in self._reading:
+                        yield [self._passed(item) for item in batches]
                     self._parts.append(self._reading.summary())
                     if self._parts[-1].get("ended") != SERVER_DRAINING or self._draining.is_set():
                         return
                     reason = "the device moved to another server"
                 except (TransportError, BusyError, Stopped) as error:
                     reason = error.what
-                await aclose(self._reading.lots)
+                await self._reading.aclose()
                 if self._draining.is_set():
                     self._parts.append({"ended": SERVER_DRAINING})
                     return
@@ -89,7 +88,7 @@ class FollowedSession:
                 gap = Gap(first, first - 1, Why.SERVER_DOWN, reason, lost, datetime.now(UTC))
                 yield [Noted(empty(self._schema), {"gap": gap.details()})]
         finally:
-            await aclose(self._reading.lots)
+            await self._reading.aclose()
 
     def _drain(self) -> None:
         self._draining.set()

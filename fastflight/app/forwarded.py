@@ -28,15 +28,14 @@ from fastflight.concurrency import Channel, failure_of, iterate_in_thread, off_l
 from fastflight.concurrency.offload import unbroken
 from fastflight.device import FileEntry
 from fastflight.errors import DeviceError, FastFlightError, FileMissing, ProtocolError, Stopped
-from fastflight.runtime.outgoing import Piece
+from fastflight.runtime.outgoing import Message
 from fastflight.service import DataSource
 from fastflight.service.requests import SERVER_DRAINING, DeviceFile, DeviceSession, Request
 from fastflight.service.source import (
     Acknowledge,
     AsyncIncoming,
-    AsyncReading,
+    Batches,
     Estimate,
-    Lot,
     Noted,
     Part,
     PartialUpload,
@@ -45,8 +44,8 @@ from fastflight.service.source import (
     Reading,
     Summary,
     Takes,
+    all_held_bytes,
     held_bytes,
-    lot_bytes,
 )
 from fastflight.sources.device_file import DeviceFiles
 from fastflight.sources.device_session import check_sendable, sendable
@@ -116,16 +115,16 @@ class Forwarded(Located):
             assert self._source.read is not None
             return self._source.read(request)
         stream = self._routes.opened(connection.stream(request), connection.location)
-        lots = self._in_thread(stream)
-        next(lots)
-        return Reading(stream.schema, lots, lambda: stream.summary)
+        rest = self._in_thread(stream)
+        next(rest)
+        return Reading(stream.schema, rest, lambda: stream.summary)
 
-    async def _aread(self, request: Any) -> AsyncReading:
+    async def _aread(self, request: Any) -> Reading:
         if isinstance(request, DeviceSession) and request.reconnect:
             return await FollowedSession(request, self._aread_once, self._routes).open()
         return await self._aread_once(request)
 
-    async def _aread_once(self, request: Any) -> AsyncReading:
+    async def _aread_once(self, request: Any) -> Reading:
         connection = await self._routes.aroute(request.device)
         if connection is None:
             assert self._source.aread is not None
@@ -140,9 +139,9 @@ class Forwarded(Located):
         def summary() -> Summary:
             return {"ended": SERVER_DRAINING} if drained.is_set() else stream.summary
 
-        lots = self._on_loop(self._routes.opened(stream, connection.location), drained)
-        await anext(lots)
-        return AsyncReading(stream.schema, lots, summary, drain if isinstance(request, DeviceSession) else None)
+        rest = self._on_loop(self._routes.opened(stream, connection.location), drained)
+        await anext(rest)
+        return Reading(stream.schema, rest, summary, drain if isinstance(request, DeviceSession) else None)
 
     async def _awrite(
         self, request: Any, schema: pa.Schema, batches: AsyncIterator[pa.RecordBatch], acknowledge: Acknowledge
@@ -153,7 +152,7 @@ class Forwarded(Located):
             return await self._source.awrite(request, schema, batches, acknowledge)
         return await _upload(connection, request, schema, batches, acknowledge)
 
-    async def _aexchange(self, request: Any, schema: pa.Schema, batches: AsyncIncoming) -> AsyncReading:
+    async def _aexchange(self, request: Any, schema: pa.Schema, batches: AsyncIncoming) -> Reading:
         connection = await self._routes.aroute(request.device)
         if connection is None:
             assert self._source.aexchange is not None
@@ -161,39 +160,39 @@ class Forwarded(Located):
         check_sendable(schema)
         interaction = await off_loop(connection.interaction, request, discard=leave)
         rows = self._routes.opened(interaction.rows, connection.location)
-        lots = self._exchanged(interaction, batches)
-        await anext(lots)
-        return AsyncReading(rows.schema, lots, lambda: rows.summary)
+        rest = self._exchanged(interaction, batches)
+        await anext(rest)
+        return Reading(rows.schema, rest, lambda: rows.summary)
 
-    # These begin with a lot that their callers take: closing a generator that was not begun would end nothing.
+    # These begin with an empty list that their callers take: closing a generator that was not begun would end nothing.
 
-    def _in_thread(self, stream: RowStream) -> Generator[Lot, None, None]:
+    def _in_thread(self, stream: RowStream) -> Generator[Batches, None, None]:
         try:
             yield []
-            yield from _lots(stream)
+            yield from _batches(stream)
         finally:
             self._routes.ended(stream)
 
-    async def _on_loop(self, stream: RowStream, drained: threading.Event) -> AsyncGenerator[Lot, None]:
-        lots = _ahead(stream)
+    async def _on_loop(self, stream: RowStream, drained: threading.Event) -> AsyncGenerator[Batches, None]:
+        coming = _ahead(stream)
         try:
             yield []
-            async for lot in lots:
-                yield lot
+            async for ready in coming:
+                yield ready
         except Stopped:
             if not drained.is_set():
                 raise
         finally:
             self._routes.ended(stream)
-            await lots.aclose()
+            await coming.aclose()
 
-    async def _exchanged(self, interaction: Interaction, batches: AsyncIncoming) -> AsyncGenerator[Lot, None]:
+    async def _exchanged(self, interaction: Interaction, batches: AsyncIncoming) -> AsyncGenerator[Batches, None]:
         sending = asyncio.ensure_future(_send(batches, interaction))
-        lots = _ahead(interaction.rows)
+        coming = _ahead(interaction.rows)
 
         async def end() -> None:
             await off_loop(interaction.cancel)  # also ends a send that waits for the device
-            await lots.aclose()
+            await coming.aclose()
             sending.cancel()
             await asyncio.wait([sending])
             if not sending.cancelled():
@@ -203,8 +202,8 @@ class Forwarded(Located):
 
         try:
             yield []
-            async for lot in lots:
-                yield lot
+            async for ready in coming:
+                yield ready
         except Stopped:
             # Perhaps because what is to be sent has failed.
             if sending.done() and not sending.cancelled():
@@ -215,7 +214,7 @@ class Forwarded(Located):
             await unbroken(end())
 
 
-def vetted(stream: RowStream) -> Generator[Piece, None, None]:
+def vetted(stream: RowStream) -> Generator[Message, None, None]:
     """Yield what `stream.pieces` does. `ProtocolError` for a batch whose values must not be used.
 
     A server that passes rows on has those of others in its memory, which a wrong offset in a batch would reveal.
@@ -228,13 +227,15 @@ def vetted(stream: RowStream) -> Generator[Piece, None, None]:
         yield batch, note
 
 
-def _lots(stream: RowStream) -> Generator[Lot, None, None]:
+def _batches(stream: RowStream) -> Generator[Batches, None, None]:
     for batch, note in vetted(stream):
         yield [batch if note is None else Noted(batch, note)]
 
 
-def _ahead(stream: RowStream) -> AsyncGenerator[Lot, None]:
-    return iterate_in_thread(partial(_lots, stream), max_bytes=AHEAD_BYTES, size_of=lot_bytes, cancel=stream.cancel)
+def _ahead(stream: RowStream) -> AsyncGenerator[Batches, None]:
+    return iterate_in_thread(
+        partial(_batches, stream), max_bytes=AHEAD_BYTES, size_of=all_held_bytes, cancel=stream.cancel
+    )
 
 
 async def _send(batches: AsyncIncoming, interaction: Interaction) -> None:
@@ -312,11 +313,11 @@ class ForwardedFiles(DeviceFiles):
         super().__init__(routes.inventory, local.cache, local.keys_of)
         self._routes = routes
 
-    def fetch(self, request: DeviceFile) -> Generator[Lot, None, Content]:
+    def fetch(self, request: DeviceFile, check: Callable[[], object] = bool) -> Content:
         """As `DeviceFiles.fetch`, from the owner of the device. What is in the cache is not sent again."""
         connection = self._routes.route(request.device)
         if connection is None:
-            return (yield from super().fetch(request))
+            return super().fetch(request, check)
         place: dict[str, Any] = {"device": request.device, "path": request.path, "interrupt": request.interrupt}
         entry = FileEntry(**connection.act_once("file.stat", **place))
         try:
@@ -335,7 +336,7 @@ class ForwardedFiles(DeviceFiles):
                 for batch, _ in vetted(stream):
                     for data in batch.column("data"):
                         spool.feed(data.as_py())
-                    yield []
+                    check()
             content = self.cache.store(key, spool)
             on_error.pop_all()
             return content

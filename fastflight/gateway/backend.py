@@ -12,7 +12,7 @@ import json
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import pyarrow as pa
 
@@ -23,21 +23,21 @@ from fastflight.access.identity import ANYBODY, Identity, unproven
 from fastflight.concurrency import Channel, Shards, across, iterate_in_thread, off_loop
 from fastflight.errors import Stopped
 from fastflight.gateway.handover import write_in_thread, write_on_shard
-from fastflight.runtime.outgoing import Account, Note, Piece, Run, aruns, memory_of, runs
+from fastflight.runtime.outgoing import Measured, Message, Outgoing, memory_of
 from fastflight.runtime.stream import Stream
 from fastflight.runtime.stream_registry import StreamRegistry
 from fastflight.service import Catalog, make_request
 from fastflight.service.requests import Doing, Request
 from fastflight.service.resolve import ResolvedRequest
-from fastflight.service.source import PartialUpload, Progress, Reading, Refused, Summary
+from fastflight.service.source import Note, PartialUpload, Progress, Refused, Summary
 
 # Bytes that may wait between a source and the gateway: four full messages; more bring no gain.
 AHEAD_BYTES = 1024 * 1024
 # The schema of bytes as they are: what a client types, or uploads.
 RAW = pa.schema([pa.field("data", pa.binary(), nullable=False)])
 
-# Yields one `Reading`, then lists of its runs.
-Coming = AsyncGenerator[Any, None]
+# Yields the lists of messages of an answer.
+Coming = AsyncGenerator[list[Measured], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class StreamedAnswer:
     """
 
     schema: pa.Schema
-    batches: AsyncIterator[Piece]
+    batches: AsyncIterator[Message]
     trailer: Callable[[], Note]
 
 
@@ -128,8 +128,10 @@ class Backend:
         """
         resolved = self._allowed(request, "read", caller)
         begin = self._reader(resolved, ahead_bytes)  # before admission: an unreadable source is refused without a wait
-        async with self._stream(resolved, caller) as stream, contextlib.aclosing(begin()) as coming:
-            yield await _answer(coming, stream)
+        async with self._stream(resolved, caller) as stream:
+            outgoing = Outgoing(stream)
+            async with contextlib.aclosing(begin(outgoing)) as coming:
+                yield await _answer(outgoing, coming, stream)
 
     @contextlib.asynccontextmanager
     async def talk(
@@ -140,10 +142,11 @@ class Backend:
         _, function = resolved.source.function("exchange", "async")
         shard = self._shards.of(resolved.device)
         async with self._stream(resolved, caller) as stream:
-            make_runs = partial(aruns, partial(function, resolved.request, RAW, typed), resolved)
-            coming = across(shard, make_runs, max_bytes=ahead_bytes, size_of=memory_of)
+            outgoing = Outgoing(stream)
+            opening = partial(outgoing.aopened, partial(function, resolved.request, RAW, typed))
+            coming = across(shard, opening, max_bytes=ahead_bytes, size_of=memory_of)
             async with contextlib.aclosing(coming), contextlib.aclosing(typed):
-                yield await _answer(coming, stream)
+                yield await _answer(outgoing, coming, stream)
 
     async def write(
         self, request: Request, schema: pa.Schema, batches: AsyncIterator[pa.RecordBatch], *, caller: Identity = ANYBODY
@@ -171,15 +174,15 @@ class Backend:
         request = self._authority.authorize(caller, request, doing)
         return ResolvedRequest.with_(request, self._catalog.source_of(request))
 
-    def _reader(self, resolved: ResolvedRequest, ahead_bytes: int) -> Callable[[], Coming]:
+    def _reader(self, resolved: ResolvedRequest, ahead_bytes: int) -> Callable[[Outgoing], Coming]:
         """Return the function that starts to read; raise `RequestError` if the source cannot be read."""
         mode, read = resolved.source.function("read", resolved.request.mode)
+        read = partial(read, resolved.request)
+        limits: dict[str, Any] = {"max_bytes": ahead_bytes, "size_of": memory_of}
         if mode == "sync":
-            blocking = partial(runs, partial(read, resolved.request), resolved)
-            return lambda: iterate_in_thread(blocking, max_bytes=ahead_bytes, size_of=memory_of)
-        make_runs = partial(aruns, partial(read, resolved.request), resolved)
+            return lambda outgoing: iterate_in_thread(partial(outgoing.opened, read), **limits)
         shard = self._shards.of(resolved.device)
-        return lambda: across(shard, make_runs, max_bytes=ahead_bytes, size_of=memory_of)
+        return lambda outgoing: across(shard, partial(outgoing.aopened, read), **limits)
 
     @contextlib.asynccontextmanager
     async def _stream(self, resolved: ResolvedRequest, caller: Identity) -> AsyncIterator[Stream]:
@@ -223,21 +226,23 @@ def _name(caller: Identity) -> str:
     return caller.own_name or "http"
 
 
-async def _answer(coming: Coming, stream: Stream) -> StreamedAnswer:
-    """Wait for the reading, and return the answer with its schema."""
-    reading = cast(Reading, await anext(coming))
-    if reading.drain is not None:
-        stream.when_draining(reading.drain)
-    account = Account(stream)
-    return StreamedAnswer(reading.schema, _pieces(coming, account, stream), lambda: account.trailer(reading.summary()))
+async def _answer(outgoing: Outgoing, coming: Coming, stream: Stream) -> StreamedAnswer:
+    """Wait for the schema, and return the answer with it."""
+    first = await anext(coming)
+    if outgoing.reading.drain is not None:
+        stream.when_draining(outgoing.reading.drain)
+    return StreamedAnswer(outgoing.schema, _messages(outgoing, first, coming, stream), outgoing.trailer)
 
 
-async def _pieces(coming: AsyncIterator[list[Run]], account: Account, stream: Stream) -> AsyncIterator[Piece]:
+async def _messages(
+    outgoing: Outgoing, first: list[Measured], coming: Coming, stream: Stream
+) -> AsyncIterator[Message]:
     try:
-        async for lot in coming:
-            for run in account.sending(lot):
-                for piece in run.pieces():
-                    yield piece
+        for message in outgoing.sent((first,)):
+            yield message
+        async for messages in coming:
+            for message in outgoing.sent((messages,)):
+                yield message
     except asyncio.CancelledError:
         _check_stopped(stream)  # raised here, the error can still be sent to the client
         raise

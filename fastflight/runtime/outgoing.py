@@ -1,29 +1,26 @@
-"""Turns a source's lots into the messages that a client gets, for every edge. No I/O.
+"""Turns a source's answer into the messages that a client gets, for every edge. No I/O.
 
-A `Packer` works where the source runs. It turns a lot into runs: a run is one batch, measured once and split into
-messages of a size that every client accepts. An empty lot, or a batch without rows and without a note, is a sign of
-life. Of these signs, one is sent every `HEARTBEAT_SECONDS`; the others are dropped.
+`Outgoing` is used in two places. Where the source runs, it opens the source and makes messages of its batches:
+measured, and split to a size that every client accepts. Where they are sent, it joins small messages that wait
+together, counts them, and makes the trailer, which follows the last one: rows, bytes, duration_seconds and the source's
+summary.
 
-`joined` joins small runs that wait together. A run with a note is never joined with others.
-
-An `Account` works where the runs are sent. It counts them and makes the trailer, which follows the last run: rows,
-bytes, duration_seconds and the source's summary.
+An empty list, or a batch without rows and without a note, is a sign of life. Of these signs, one is sent every
+`HEARTBEAT_SECONDS`; the others are dropped.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable, Iterator, Mapping
-from dataclasses import replace
-from functools import partial
-from typing import Any, NamedTuple
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable, Iterator
+from typing import TypeAlias, cast
 
 import pyarrow as pa
 
 from fastflight.errors import DataError
 from fastflight.runtime.stream import LOOK_SECONDS, Stream
-from fastflight.service.resolve import AnswerSchema, ResolvedRequest
-from fastflight.service.source import AsyncReading, Lot, Noted, Reading, Summary, held_bytes
+from fastflight.service.choices import Mode
+from fastflight.service.source import Batches, Note, Noted, Reading, held_bytes
 from fastflight.tables.bare import empty
 
 # Clients refuse messages over 4 MB (the Rust command line) or 16 MB (ADBC), and Arrow never splits one.
@@ -36,75 +33,140 @@ HEARTBEAT_SECONDS = 4.5
 # most half a message.
 MAX_PADDED_COLUMNS = MAX_MESSAGE_BYTES // 2 // 256
 
-# A batch below this size may be joined with others: a message costs as much as copying tens of kilobytes.
+# A message below this size may be joined with others: a message costs as much as copying tens of kilobytes.
 SMALL_BYTES = 64 * 1024
-# The size limit of a joined batch. Above a quarter of a megabyte, joining saves no more time.
+# The size limit of joined messages. Above a quarter of a megabyte, joining saves no more time.
 JOINED_BYTES = 512 * 1024
 
-# A note is what the source reports at this place among the rows. A piece is a batch with its note, if it has one.
-Note = Mapping[str, Any]
-Piece = tuple[pa.RecordBatch, Note | None]
+# A batch, and the note that is sent with it, if any.
+Message: TypeAlias = tuple[pa.RecordBatch, Note | None]
+# A message, and the bytes of its values.
+Measured: TypeAlias = tuple[pa.RecordBatch, Note | None, int]
 
 
-class Run(NamedTuple):
-    """One batch, split into the messages in which it is sent. A `note` is sent with the first message.
+class Outgoing:
+    """The messages of one answer. Iterate `opened` or `aopened`, and pass what it yields to `sent`; then `trailer`.
 
-    `bytes` is the size of the batch's values. Small runs (`is_small`) may be joined.
+    `reading` and `schema`, the schema that is sent, are set when the first list of messages comes.
     """
 
-    batches: list[pa.RecordBatch]
-    rows: int
-    bytes: int
-    note: Note | None = None
-    is_small: bool = False
+    reading: Reading
+    schema: pa.Schema
 
-    def pieces(self) -> Iterator[Piece]:
-        """Yield each message, the first one with the note."""
-        note = self.note
-        for batch in self.batches:
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+        # Not those of the stream, which may also count what the client sends.
+        self._rows = self._bytes = 0
+        self._last_message_at = self._looked_at = time.monotonic()
+
+    def opened(self, read: Callable[[], Reading]) -> Generator[list[Measured], None, None]:
+        """Open a source in this thread. Yield its first messages, perhaps none, and then those that are ready."""
+        reading = read()
+        try:
+            yield self._begin(reading, "sync")
+            if reading.rest is not None:
+                yield from self._messages(cast("Iterator[Batches]", reading.rest))
+        finally:
+            reading.close()
+
+    async def aopened(self, read: Callable[[], Awaitable[Reading]]) -> AsyncIterator[list[Measured]]:
+        """`opened` on an event loop. One task opens and iterates the source, so that one cancellation ends both."""
+        reading = await read()
+        try:
+            yield self._begin(reading, "async")
+            if reading.rest is not None:
+                async for batches in cast("AsyncIterator[Batches]", reading.rest):
+                    if messages := next(self._messages((batches,))):
+                        yield messages
+        finally:
+            await reading.aclose()
+
+    def sent(self, waiting: Iterable[Iterable[Measured]]) -> Iterator[Message]:
+        """Yield the messages to send, and count each. `waiting` are those that wait at the same time.
+
+        Raise `Stopped` once the stream is not wanted.
+        """
+        stream = self._stream
+        for batch, note, size in self._joined(waiting):
+            # A write to a client that has left fails by itself. This check is for the case that it does not.
+            now = time.monotonic()
+            if stream.why_stop or now - self._looked_at >= LOOK_SECONDS:
+                self._looked_at = now
+                stream.check()
+            rows = batch.num_rows
+            self._rows += rows
+            self._bytes += size
+            stream.rows += rows
+            stream.bytes += size
             yield batch, note
-            note = None
 
+    def trailer(self) -> Note:
+        """Return the trailer: totals and the source's summary."""
+        summary = self.reading.summary()
+        self._stream.rejected = int(summary.get("rejected", 0))
+        return {
+            "rows": self._rows,
+            "bytes": self._bytes,
+            "duration_seconds": round(time.perf_counter() - self._stream.began, 6),
+            **summary,
+        }
 
-# Makes a `Run` from a tuple. Unlike `Run(...)`, this calls no Python function.
-_run: Callable[[tuple[list[pa.RecordBatch], int, int, Note | None, bool]], Run] = partial(tuple.__new__, Run)
-
-
-class Packer:
-    """Turns the lots of one answer into runs. `schema` is the schema that is sent."""
-
-    def __init__(self, schema: AnswerSchema) -> None:
-        self.schema = schema.sent
-        self._row_bytes = schema.row_bytes
+    def _begin(self, reading: Reading, path: Mode) -> list[Measured]:
+        """Take the schema of a reading, and return its first messages."""
+        answer = self._stream.resolved.answer_schema(reading.schema, path)
+        self.reading, self.schema = reading, answer.sent
+        # Bytes of the values of a row, if all columns have a fixed width; else 0.
+        self._row_bytes = answer.row_bytes
         # A batch with at most this many bytes of values surely fits into one message.
-        is_light = schema.row_bytes and len(schema.sent) <= MAX_PADDED_COLUMNS
+        is_light = answer.row_bytes and len(answer.sent) <= MAX_PADDED_COLUMNS
         self._surely_fits = MAX_MESSAGE_BYTES // 2 if is_light else 0
-        self._last_run_at = time.monotonic()
+        return next(self._messages((reading.first,))) if reading.first else []
 
-    def packed(self, lots: Iterable[Lot]) -> Iterator[list[Run]]:
-        """Yield the runs of each lot. A step calls no function: see `docs/architecture.md`, "Flight's threads"."""
-        for lot in lots:
-            runs = []
-            for item in lot or (empty(self.schema),):
-                batch, note = (item.batch, item.note) if isinstance(item, Noted) else (item, None)
+    def _messages(self, ready: Iterable[Batches]) -> Iterator[list[Measured]]:
+        """Yield the messages of each list of batches. A step calls no function (`docs/architecture.md`)."""
+        for batches in ready:
+            messages: list[Measured] = []
+            for each in batches or (empty(self.schema),):
+                batch, note = (each.batch, each.note) if isinstance(each, Noted) else (each, None)
                 rows = batch.num_rows
-                if not rows and note is None and time.monotonic() - self._last_run_at < HEARTBEAT_SECONDS:
+                if not rows and note is None and time.monotonic() - self._last_message_at < HEARTBEAT_SECONDS:
                     continue
                 if not batch.schema.equals(self.schema):
                     batch = self._plain(batch)
                 # `nbytes` visits each column, so rows of numbers are measured by their number.
                 size = rows * self._row_bytes or batch.nbytes
-                messages = [batch] if size <= self._surely_fits else list(split(batch))
-                # Batches are joined only if all columns have a fixed width in bytes. Joining columns of bits or offsets
-                # would change the number of bytes, which the FlightInfo has announced.
-                is_small = self._row_bytes > 0 and note is None and 0 < size < SMALL_BYTES
-                runs.append(_run((messages, rows, size, note, is_small)))
-                self._last_run_at = time.monotonic()
-            yield runs
+                if size <= self._surely_fits:
+                    messages.append((batch, note, size))
+                else:
+                    messages += _split(batch, note, size)
+                self._last_message_at = time.monotonic()
+            yield messages
 
-    def pack(self, lot: Lot) -> list[Run]:
-        """Return the runs of one lot."""
-        return next(self.packed((lot,)))
+    def _joined(self, waiting: Iterable[Iterable[Measured]]) -> Iterator[Measured]:
+        """Join consecutive small messages that wait at the same time, up to the rows that the request allows.
+
+        They are joined only if all columns have a fixed width in bytes. Joining columns of bits or offsets would change
+        the number of bytes, which the FlightInfo has announced.
+        """
+        max_rows = self._stream.resolved.max_batch_rows
+        for messages in waiting:
+            small: list[pa.RecordBatch] = []
+            rows = size = 0
+            for message in messages:
+                batch, note, more = message
+                is_small = self._row_bytes and note is None and 0 < more < SMALL_BYTES
+                is_full = size + more > JOINED_BYTES or rows + batch.num_rows > max_rows
+                if small and (is_full or not is_small):
+                    yield small[0] if len(small) == 1 else pa.concat_batches(small), None, size
+                    small, rows, size = [], 0, 0
+                if is_small:
+                    small.append(batch)
+                    rows += batch.num_rows
+                    size += more
+                else:
+                    yield message
+            if small:
+                yield small[0] if len(small) == 1 else pa.concat_batches(small), None, size
 
     def _plain(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return a batch with the schema that is sent: dictionary columns become plain ones."""
@@ -116,117 +178,19 @@ class Packer:
             raise DataError("the source gave a batch that does not fit its schema") from error
 
 
-def joined(lots: Iterable[Iterable[Run]], max_rows: int) -> Iterator[Run]:
-    """Yield the runs of each lot; consecutive small runs of a lot are joined, up to `max_rows`.
+def memory_of(messages: list[Measured]) -> int:
+    """Return how many bytes of memory messages take while they wait."""
+    return sum(held_bytes(batch, size) for batch, _, size in messages)
 
-    Never waits for another lot.
+
+def _split(batch: pa.RecordBatch, note: Note | None, size: int) -> Iterator[Measured]:
+    """Yield `batch` in slices whose messages have at most `MAX_MESSAGE_BYTES`; a single row may be larger.
+
+    The first one has the note.
     """
-    for lot in lots:
-        small: list[pa.RecordBatch] = []
-        rows = size = 0
-        for run in lot:
-            is_full = size + run.bytes > JOINED_BYTES or rows + run.rows > max_rows
-            if small and (is_full or not run.is_small):
-                yield _run((small if len(small) == 1 else [pa.concat_batches(small)], rows, size, None, False))
-                small, rows, size = [], 0, 0
-            if not run.is_small:
-                yield run
-                continue
-            small += run.batches
-            rows += run.rows
-            size += run.bytes
-        if small:
-            yield _run((small if len(small) == 1 else [pa.concat_batches(small)], rows, size, None, False))
-
-
-class Account:
-    """Counts the runs of one answer as they are sent, also in `stream`."""
-
-    def __init__(self, stream: Stream) -> None:
-        self._stream = stream
-        # Not those of the stream, which may also count what the client sends.
-        self._rows = 0
-        self._bytes = 0
-        self._looked = time.monotonic()
-
-    def sending(self, runs: Iterable[Run]) -> Iterator[Run]:
-        """Yield and count each run. Raise `Stopped` once the stream is not wanted."""
-        stream = self._stream
-        for run in runs:
-            # A write to a client that has left fails by itself. This check is for the case that it does not.
-            now = time.monotonic()
-            if stream.why_stop or now - self._looked >= LOOK_SECONDS:
-                self._looked = now
-                stream.check()
-            self._rows += run.rows
-            self._bytes += run.bytes
-            stream.rows += run.rows
-            stream.bytes += run.bytes
-            yield run
-
-    def trailer(self, summary: Summary) -> Note:
-        """Return the trailer: totals and the source's summary."""
-        self._stream.rejected = int(summary.get("rejected", 0))
-        return {
-            "rows": self._rows,
-            "bytes": self._bytes,
-            "duration_seconds": round(time.perf_counter() - self._stream.began, 6),
-            **summary,
-        }
-
-
-def memory_of(item: Reading | AsyncReading | list[Run]) -> int:
-    """Return how many bytes of memory an item of `runs` takes while it waits."""
-    return sum(held_bytes(run.batches[0], run.bytes) for run in item) if isinstance(item, list) else 0
-
-
-def runs(read: Callable[[], Reading], resolved: ResolvedRequest) -> Generator[Reading | list[Run], None, None]:
-    """Open a source in this thread. Yield its reading, with the schema that is sent, and then the runs of each lot."""
-    reading = read()
-    try:
-        packer = Packer(resolved.answer_schema(reading.schema, "sync"))
-        yield replace(reading, schema=packer.schema)
-        for packed in packer.packed(reading.all_lots()):
-            if packed:
-                yield packed
-    finally:
-        close(reading.lots)
-
-
-async def aruns(
-    read: Callable[[], Awaitable[AsyncReading]], resolved: ResolvedRequest
-) -> AsyncIterator[AsyncReading | list[Run]]:
-    """`runs` on an event loop. One task opens and iterates the source, so that one cancellation ends both."""
-    reading = await read()
-    try:
-        packer = Packer(resolved.answer_schema(reading.schema, "async"))
-        yield replace(reading, schema=packer.schema)
-        async for lot in reading.all_lots():
-            if packed := packer.pack(lot):
-                yield packed
-    finally:
-        await aclose(reading.lots)
-
-
-def close(lots: object) -> None:
-    """Close an iterator if it has a `close` method."""
-    closing = getattr(lots, "close", None)
-    if closing is not None:
-        closing()
-
-
-async def aclose(lots: object) -> None:
-    """Close an asynchronous iterator if it has an `aclose` method."""
-    closing = getattr(lots, "aclose", None)
-    if closing is not None:
-        await closing()
-
-
-def split(batch: pa.RecordBatch, max_bytes: int = MAX_MESSAGE_BYTES) -> Iterator[pa.RecordBatch]:
-    """Yield `batch` in slices whose messages have at most `max_bytes`; a single row may be larger."""
-    if batch.num_rows <= 1 or pa.ipc.get_record_batch_size(batch) <= max_bytes:
-        yield batch
+    if batch.num_rows <= 1 or pa.ipc.get_record_batch_size(batch) <= MAX_MESSAGE_BYTES:
+        yield batch, note, size
         return
     half = batch.num_rows // 2
-    yield from split(batch.slice(0, half), max_bytes)
-    yield from split(batch.slice(half), max_bytes)
+    for part, its_note in ((batch.slice(0, half), note), (batch.slice(half), None)):
+        yield from _split(part, its_note, part.nbytes)

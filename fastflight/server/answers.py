@@ -2,13 +2,13 @@
 
 `sync_messages` reads the source in the calling thread. `async_messages` reads it on the shard, ahead of the client.
 Both return the schema and a generator of messages, which Flight iterates. A message is a record batch. Batches with a
-note, and the trailer, also have app metadata (JSON). The generator owns the source's iterator and closes it however the
-answer ends. If the source has all its rows when it opens (`Reading.is_whole`), all messages are made before the first
-is sent.
+note, and the trailer, also have app metadata (JSON). The generator owns the reading of the source and closes it however
+the answer ends. If the source has all its rows when it opens (`Reading.rest` is None), all messages are made before the
+first is sent.
 
 While an async source is idle, the thread that waits for it checks twice a second whether the client is connected. A
 sync source runs in Flight's thread, where nothing can interrupt it, so a sync source that can be idle yields an empty
-lot now and then. If a stream is stopped while its client does not read, the source is closed at once in both cases.
+list now and then. If a stream is stopped while its client does not read, the source is closed at once in both cases.
 """
 
 from __future__ import annotations
@@ -16,22 +16,21 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator
 from functools import partial
 from itertools import chain
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
 from fastflight.concurrency import Shard, failure_of, lots_ahead
 from fastflight.errors import Stopped
 from fastflight.runtime.failure import log_unexpected
-from fastflight.runtime.outgoing import Account, Note, Packer, Run, aruns, close, joined, memory_of
+from fastflight.runtime.outgoing import Measured, Outgoing, memory_of
 from fastflight.runtime.stream import Stream
 from fastflight.server.interruption import Interruptible
 from fastflight.server.status import flight_error
-from fastflight.service.source import AsyncReading, Reading, Summary
+from fastflight.service.source import Note, Reading
 from fastflight.tables.bare import empty
 
 T = TypeVar("T")
@@ -46,48 +45,45 @@ MESSAGE_COLUMN_BYTES = 256
 _JSON = json.JSONEncoder(default=str)
 
 # What Flight sends: a batch, or a batch and its app metadata.
-Message = Any
-Opened = tuple[pa.Schema, Iterator[Message]]
+FlightMessage = Any
+Opened = tuple[pa.Schema, Iterator[FlightMessage]]
 
 
 def sync_messages(read: Callable[[], Reading], stream: Stream) -> Opened:
     """Return the schema and the messages of an answer that is read in the calling thread."""
-    reading = _of_source(read)
-    if reading.is_whole:
-        packer = Packer(stream.resolved.answer_schema(reading.schema, "sync"))
-        return packer.schema, _whole(packer.pack(reading.first), packer.schema, reading.summary, stream)
-    with closing_on_error(reading.lots):
-        packer = Packer(stream.resolved.answer_schema(reading.schema, "sync"))
-        reading = replace(reading, schema=packer.schema)
-        lots = Interruptible(reading.lots, stream)
-        stream.when_stopped(lots.interrupt)
-        packed = packer.packed(chain((reading.first,) if reading.first else (), lots))
-        return _begin(reading, packed, lots, stream)
+    outgoing = Outgoing(stream)
+    messages = outgoing.opened(read)
+    first = _of_source(partial(next, messages))
+    if outgoing.reading.rest is None:
+        return _whole(outgoing, first, stream)
+    with closing_on_error(messages):
+        rest = Interruptible(messages, stream)
+        stream.when_stopped(rest.interrupt)
+        return _begin(outgoing, chain((first,), rest), rest, stream)
 
 
-def async_messages(read: Callable[[], Awaitable[AsyncReading]], stream: Stream, shard: Shard) -> Opened:
+def async_messages(read: Callable[[], Awaitable[Reading]], stream: Stream, shard: Shard) -> Opened:
     """Return the schema and the messages of an answer that is read on the shard."""
-    waiting = lots_ahead(
+    outgoing = Outgoing(stream)
+    lists = lots_ahead(
         shard,
-        partial(aruns, read, stream.resolved),
+        partial(outgoing.aopened, read),
         max_bytes=AHEAD_BYTES,
         size_of=memory_of,
         still_wanted=stream.check,
         when_stopped=stream.when_stopped,
     )
-    with closing_on_error(waiting):
+    with closing_on_error(lists):
         try:
-            first, *packed = next(waiting)
-            reading = cast(AsyncReading, first)
-            lots = map(chain.from_iterable, cast("Iterator[Sequence[list[Run]]]", chain((packed,), waiting)))
-            if reading.is_whole:
-                runs = list(chain.from_iterable(lots))
-                return reading.schema, _whole(runs, reading.schema, reading.summary, stream)
+            waiting = map(chain.from_iterable, lists)
+            first = next(waiting)
+            if outgoing.reading.rest is None:
+                return _whole(outgoing, chain(first, *waiting), stream)
         except BaseException:
             if stream.why_stop:  # the client gets the reason of the stop, not the error that the stop has caused
                 stream.check()
             raise
-        return _begin(reading, lots, waiting, stream)
+        return _begin(outgoing, chain((first,), waiting), lists, stream)
 
 
 @contextlib.contextmanager
@@ -100,30 +96,32 @@ def closing_on_error(owned: object) -> Iterator[None]:
         raise
 
 
-def _whole(runs: Sequence[Run], schema: pa.Schema, summary: Callable[[], Summary], stream: Stream) -> Iterator[Message]:
-    """Return the messages of a whole reading, all made now. The trailer is the note of the last one.
+def close(owned: object) -> None:
+    """Close what has a `close` method."""
+    closing = getattr(owned, "close", None)
+    if closing is not None:
+        closing()
+
+
+def _whole(outgoing: Outgoing, messages: Iterable[Measured], stream: Stream) -> Opened:
+    """Return the messages of an answer that is complete, all made now. The trailer is the note of the last one.
 
     The stream of a small answer is closed now: no client can keep it waiting.
     """
-    account = Account(stream)
-    pieces = [
-        piece for run in account.sending(joined((runs,), stream.resolved.max_batch_rows)) for piece in run.pieces()
-    ]
-    if not pieces or pieces[-1][1] is not None:
-        pieces.append((empty(schema), None))
-    last, _ = pieces.pop()
-    pieces.append((last, account.trailer(_of_source(summary))))
-    messages = [batch if note is None else _with(batch, note) for batch, note in pieces]
-    if (
-        stream.bytes + MESSAGE_COLUMN_BYTES * len(schema) * (1 + len(messages)) + len(stream.resolved.ticket)
-        <= UNREAD_BYTES
-    ):
+    made = list(outgoing.sent((messages,)))
+    if not made or made[-1][1] is not None:
+        made.append((empty(outgoing.schema), None))
+    last, _ = made.pop()
+    made.append((last, _of_source(outgoing.trailer)))
+    ready = [batch if note is None else _with(batch, note) for batch, note in made]
+    besides = MESSAGE_COLUMN_BYTES * len(outgoing.schema) * (1 + len(ready)) + len(stream.resolved.ticket)
+    if stream.bytes + besides <= UNREAD_BYTES:
         stream.close("finished")
-        return iter(messages)
-    return _started(_send_made(messages, stream))
+        return outgoing.schema, iter(ready)
+    return outgoing.schema, _started(_send_made(ready, stream))
 
 
-def _send_made(messages: list[Message], stream: Stream) -> Generator[Message, None, None]:
+def _send_made(messages: list[FlightMessage], stream: Stream) -> Generator[FlightMessage, None, None]:
     outcome = "cancelled"
     try:
         yield None
@@ -136,17 +134,14 @@ def _send_made(messages: list[Message], stream: Stream) -> Generator[Message, No
         stream.close(outcome)
 
 
-def _begin(reading: Reading | AsyncReading, runs: Iterable[Iterable[Run]], owned: object, stream: Stream) -> Opened:
-    """Return the schema and the messages of a reading. `reading.schema` is the schema to send.
-
-    `owned` is closed at the end.
-    """
-    if reading.drain is not None:
-        stream.when_draining(reading.drain)
-    return reading.schema, _started(_send(reading, runs, owned, stream))
+def _begin(outgoing: Outgoing, waiting: Iterable[Iterable[Measured]], owned: object, stream: Stream) -> Opened:
+    """Return the schema and the messages of an answer. `owned` is closed at the end."""
+    if outgoing.reading.drain is not None:
+        stream.when_draining(outgoing.reading.drain)
+    return outgoing.schema, _started(_send(outgoing, waiting, owned, stream))
 
 
-def _started(generator: Generator[Message, None, None]) -> Generator[Message, None, None]:
+def _started(generator: Generator[FlightMessage, None, None]) -> Generator[FlightMessage, None, None]:
     """Run the generator to its first `yield`, so that dropping it runs its `finally`.
 
     A client may leave before the first batch.
@@ -156,24 +151,20 @@ def _started(generator: Generator[Message, None, None]) -> Generator[Message, No
 
 
 def _send(
-    reading: Reading | AsyncReading, runs: Iterable[Iterable[Run]], owned: object, stream: Stream
-) -> Generator[Message, None, None]:
+    outgoing: Outgoing, waiting: Iterable[Iterable[Measured]], owned: object, stream: Stream
+) -> Generator[FlightMessage, None, None]:
     outcome, failure = "cancelled", None
     # GeneratorExit at the `yield` of a message means that the client has left. Anywhere else the source raised it.
     with_client = True
     try:
         yield None
-        account = Account(stream)
         batch: pa.RecordBatch | None = None
         with_client = False
-        for run in account.sending(joined(runs, stream.resolved.max_batch_rows)):
-            note = run.note
-            for batch in run.batches:
-                stream.offered = time.monotonic()
-                with_client = True
-                yield batch if note is None else _with(batch, note)
-                with_client = False
-                note = None
+        for batch, note in outgoing.sent(waiting):
+            stream.offered = time.monotonic()
+            with_client = True
+            yield batch if note is None else _with(batch, note)
+            with_client = False
             stream.offered = 0.0
         if stream.why_stop:  # a source that was stopped may look like one that has ended
             stream.check()
@@ -181,8 +172,8 @@ def _send(
         closing, owned = owned, None
         close(closing)
         # Slicing a batch takes a tenth of the time of making an empty one, and keeps the interpreter's lock.
-        last = empty(reading.schema) if batch is None else batch.slice(0, 0)
-        message = _with(last, account.trailer(reading.summary()))
+        last = empty(outgoing.schema) if batch is None else batch.slice(0, 0)
+        message = _with(last, outgoing.trailer())
         stream.offered = time.monotonic()
         with_client = True
         yield message
@@ -221,5 +212,5 @@ def _of_source(call: Callable[[], T]) -> T:
         raise failure_of(error) from error
 
 
-def _with(batch: pa.RecordBatch, note: Note) -> Message:
+def _with(batch: pa.RecordBatch, note: Note) -> FlightMessage:
     return batch, pa.py_buffer(_JSON.encode(note).encode())

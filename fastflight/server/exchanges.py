@@ -25,7 +25,6 @@ import pyarrow.flight as flight
 from fastflight.concurrency import Channel, Shard, failure_of
 from fastflight.concurrency.channel import Wait
 from fastflight.errors import Stopped
-from fastflight.runtime.outgoing import close
 from fastflight.runtime.stream import Stream
 from fastflight.server import answers
 from fastflight.server.incoming import WAITING_BYTES, Incoming
@@ -69,7 +68,7 @@ def talk(
         _refuse(writer, schema, stream)
         raise
     finally:
-        close(messages)
+        answers.close(messages)
         batches.close()
         if stream.lasting:
             with stream.waiting_for_client():

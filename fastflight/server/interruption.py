@@ -12,11 +12,10 @@ from __future__ import annotations
 
 import contextvars
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from typing import Any, Generic, TypeVar
 
 from fastflight.runtime.failure import log_unexpected
-from fastflight.runtime.outgoing import close
 from fastflight.runtime.stream import Stream
 
 T = TypeVar("T")
@@ -27,7 +26,7 @@ class Interruptible(Iterable[T], Generic[T]):
 
     __slots__ = ("_interrupted", "_items", "_run", "_stepping", "_stream")
 
-    def __init__(self, items: Iterator[T], stream: Stream) -> None:
+    def __init__(self, items: Generator[T, None, None], stream: Stream) -> None:
         self._items = items
         self._run = contextvars.copy_context().run
         self._stream = stream
@@ -67,4 +66,4 @@ class Interruptible(Iterable[T], Generic[T]):
                 log_unexpected(error, self._stream.trace)
 
     def _close(self) -> None:
-        self._run(close, self._items)
+        self._run(self._items.close)

@@ -11,7 +11,7 @@ import pyarrow as pa
 import structlog
 
 from fastflight.errors import FastFlightError, SourceError
-from fastflight.service.source import Lot
+from fastflight.service.source import Batches
 
 log = structlog.get_logger(__name__)
 
@@ -19,14 +19,14 @@ ROWS = "record batches, tables or DataFrames"
 
 
 class BatchMaker:
-    """Makes the lots of one answer. `schema` is the schema that all rows must have; None before the first rows."""
+    """Makes the batches of one answer. `schema` is the schema that all rows must have; None before the first rows."""
 
     def __init__(self, name: str, schema: pa.Schema | None = None) -> None:
         """`name` is what errors call the source."""
         self._name = name
         self.schema = schema
 
-    def lot(self, rows: Any) -> Lot:
+    def of(self, rows: Any) -> Batches:
         """Return the batches of `rows`. Raise `SourceError` if these are no rows, or have another schema."""
         batches = self._batches(rows)
         if self.schema is None:

@@ -21,11 +21,10 @@ from fastflight.service.own_rows import BatchMaker, is_rows
 from fastflight.service.requests import MAX_ENDPOINTS, SourceRequest
 from fastflight.service.source import (
     Acknowledge,
-    AsyncReading,
+    Batches,
     DataSource,
     Estimate,
     Incoming,
-    Lot,
     Part,
     Parts,
     Progress,
@@ -152,27 +151,28 @@ class Source(DataSource[R]):
         batches = BatchMaker(self.name, self.describe(request).schema)
         # One for all steps of the answer.
         thread = TimedThread()
-        lots = self._lots(self._calls.limited("read", self._functions["read"], request, thread=thread), batches, thread)
+        result = self._calls.limited("read", self._functions["read"], request, thread=thread)
+        rest = self._batches(result, batches, thread)
         try:
-            first: Lot = next(lots, []) if batches.schema is None else []
-            return Reading(batches.known_schema(), lots, first=first)
+            first: Batches = next(rest, []) if batches.schema is None else []
+            return Reading(batches.known_schema(), rest, first=first)
         except BaseException:
-            lots.close()
+            rest.close()
             raise
 
-    def _lots(self, result: Any, batches: BatchMaker, thread: TimedThread) -> Generator[Lot, None, None]:
-        """Return an iterator with a lot for each item of what the user's function has returned."""
+    def _batches(self, result: Any, batches: BatchMaker, thread: TimedThread) -> Generator[Batches, None, None]:
+        """Return an iterator with the batches of each item of what the user's function has returned."""
         if not is_rows(result) and not isinstance(result, Iterable):
             raise batches.refusal(result, "read")
         items = iter((result,)) if is_rows(result) else self._calls.limited("read", iter, result, thread=thread)
-        return self._each_lot(items, batches, thread)
+        return self._each(items, batches, thread)
 
-    def _each_lot(self, items: Iterator[Any], batches: BatchMaker, thread: TimedThread) -> Generator[Lot, None, None]:
+    def _each(self, items: Iterator[Any], batches: BatchMaker, thread: TimedThread) -> Generator[Batches, None, None]:
         close = getattr(items, "close", None)
         is_running = False
         try:
             while (item := self._calls.limited("read", next, items, _END, late=close, thread=thread)) is not _END:
-                yield batches.lot(item)
+                yield batches.of(item)
         except LateError:
             is_running = True
             raise
@@ -183,7 +183,7 @@ class Source(DataSource[R]):
             finally:
                 thread.close()
 
-    async def _aread(self, request: R) -> AsyncReading:
+    async def _aread(self, request: R) -> Reading:
         described = self._functions["describe"] is not None
         known = await asyncio.to_thread(self.describe, request) if described else Estimate(None)
         batches = BatchMaker(self.name, known.schema)
@@ -192,18 +192,18 @@ class Source(DataSource[R]):
             result = await self._calls.awaited(result)
         if not is_rows(result) and not isinstance(result, AsyncIterator):
             raise batches.refusal(result, "aread")
-        lots = self._alots(_only(result) if is_rows(result) else result, batches)
+        rest = self._abatches(_only(result) if is_rows(result) else result, batches)
         try:
-            first: Lot = await anext(lots, []) if batches.schema is None else []
-            return AsyncReading(batches.known_schema(), lots, first=first)
+            first: Batches = await anext(rest, []) if batches.schema is None else []
+            return Reading(batches.known_schema(), rest, first=first)
         except BaseException:
-            await lots.aclose()
+            await rest.aclose()
             raise
 
-    async def _alots(self, items: AsyncIterator[Any], batches: BatchMaker) -> Any:
+    async def _abatches(self, items: AsyncIterator[Any], batches: BatchMaker) -> Any:
         try:
             while (item := await self._calls.awaited(anext(items, _END))) is not _END:
-                yield batches.lot(item)
+                yield batches.of(item)
         finally:
             aclose = getattr(items, "aclose", None)
             if aclose is not None:

@@ -3,16 +3,15 @@
 A sync function runs in the calling thread, an async one on an event loop. The request's `mode` and the functions that
 the source has decide which one is called (`DataSource.function`).
 
-A reader returns when the schema is known, and raises errors that come before the first row. It returns an iterator of
-lots, which owns the device or file that it reads from: closing the iterator, at any point, releases that.
+A reader returns when the schema is known, and raises errors that come before the first row. The `Reading` that it
+returns owns the device or file that it reads from: closing it, at any point, releases that.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
-from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar, cast
 
 import pyarrow as pa
 
@@ -23,6 +22,8 @@ from fastflight.service.requests import Request
 R = TypeVar("R", bound=Request)
 
 Summary = Mapping[str, Any]
+# What a source reports at a place among the rows. It goes to the client as JSON.
+Note = Mapping[str, Any]
 # Arrow and Python use 600 to 950 bytes for each column of a batch (measured with pyarrow 26), however few its rows.
 COLUMN_BYTES = 768
 # The batch itself, and its place in a queue.
@@ -41,7 +42,12 @@ class Noted:
     """A batch with a note: information about this place among the rows, before the batch's own rows (if any)."""
 
     batch: pa.RecordBatch
-    note: Mapping[str, Any]
+    note: Note
+
+
+Batch: TypeAlias = pa.RecordBatch | Noted
+# The batches that a source has ready at the same time. An empty list means that it is alive and has nothing yet.
+Batches: TypeAlias = list[Batch]
 
 
 def held_bytes(batch: pa.RecordBatch, values: int | None = None) -> int:
@@ -53,71 +59,50 @@ def held_bytes(batch: pa.RecordBatch, values: int | None = None) -> int:
     return int((batch.nbytes if values is None else values) + BATCH_BYTES + COLUMN_BYTES * batch.num_columns)
 
 
-Item: TypeAlias = pa.RecordBatch | Noted
-# The items that a source has ready at the same time. An empty lot means that the source is alive and has nothing yet.
-Lot: TypeAlias = list[Item]
-Lots = TypeVar("Lots")
+def all_held_bytes(batches: Batches) -> int:
+    """Return how many bytes of memory some batches take while they wait."""
+    return sum(held_bytes(each.batch if isinstance(each, Noted) else each) for each in batches)
 
 
-def lot_bytes(lot: Lot) -> int:
-    """Return how many bytes of memory a lot takes while it waits."""
-    return sum(held_bytes(item.batch if isinstance(item, Noted) else item) for item in lot)
+@dataclass(slots=True)
+class Reading:
+    """The answer of a source: `first`, which came with the schema, then `rest`. If that is None, `first` is all of it.
 
+    A source that runs in the calling thread gives an iterator as `rest`; iterate the reading with `for`, and `close`
+    it. One that runs on an event loop gives an asynchronous iterator; use `async for`, and `aclose`.
 
-class NoLots(Iterator[Lot], AsyncIterator[Lot]):
-    """An empty iterator of lots, for threads and coroutines."""
-
-    def __next__(self) -> Lot:
-        raise StopIteration
-
-    async def __anext__(self) -> Lot:
-        raise StopAsyncIteration
-
-
-NO_LOTS: Any = NoLots()
-
-
-@dataclass(frozen=True, slots=True)
-class ReadingOf(Generic[Lots]):
-    """The answer of a source: `first`, which came with the schema, then `lots`. Without `lots`, `first` is all of it.
-
-    Closing `lots` releases the source's device or file. Call `summary` after the lots have ended. A live answer has a
-    `drain` function, for any thread: it makes the lots end soon, after the rows that have come so far.
+    Call `summary` after the rest has ended. A live answer has a `drain` function, for any thread: it makes the rest end
+    soon, after the rows that have come so far.
     """
 
     schema: pa.Schema
-    lots: Lots = NO_LOTS
+    rest: Iterator[Batches] | AsyncIterator[Batches] | None = None
     summary: Callable[[], Summary] = no_summary
     drain: Callable[[], None] | None = None
-    first: Lot = field(default_factory=list)
+    first: Batches = field(default_factory=list)
 
-    @property
-    def is_whole(self) -> bool:
-        """Whether `first` is the whole answer."""
-        return self.lots is NO_LOTS
-
-
-class Reading(ReadingOf[Iterator[Lot]]):
-    """An answer that is read in the calling thread."""
-
-    __slots__ = ()
-
-    def all_lots(self) -> Iterator[Lot]:
-        """Return an iterator over `first`, unless it is empty, and then `lots`."""
-        return chain((self.first,) if self.first else (), self.lots)
-
-
-class AsyncReading(ReadingOf[AsyncIterator[Lot]]):
-    """An answer that is read on an event loop."""
-
-    __slots__ = ()
-
-    async def all_lots(self) -> AsyncIterator[Lot]:
-        """Yield `first`, unless it is empty, and then `lots`."""
+    def __iter__(self) -> Iterator[Batches]:
         if self.first:
             yield self.first
-        async for lot in self.lots:
-            yield lot
+        if self.rest is not None:
+            yield from cast("Iterator[Batches]", self.rest)
+
+    async def __aiter__(self) -> AsyncIterator[Batches]:
+        if self.first:
+            yield self.first
+        if self.rest is not None:
+            async for batches in cast("AsyncIterator[Batches]", self.rest):
+                yield batches
+
+    def close(self) -> None:
+        """Release what an iterator reads from."""
+        if (close := getattr(self.rest, "close", None)) is not None:
+            close()
+
+    async def aclose(self) -> None:
+        """Release what an asynchronous iterator reads from."""
+        if (aclose := getattr(self.rest, "aclose", None)) is not None:
+            await aclose()
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +169,7 @@ class Estimate:
     schema: pa.Schema | None
     rows: int = -1
     bytes: int = -1
-    note: Mapping[str, Any] | None = None
+    note: Note | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,11 +202,11 @@ class DataSource(Generic[R]):
     request: type[R]
 
     read: Callable[[R], Reading] | None = None
-    aread: Callable[[R], Awaitable[AsyncReading]] | None = None
+    aread: Callable[[R], Awaitable[Reading]] | None = None
     write: Callable[[R, pa.Schema, Incoming, Acknowledge], Summary] | None = None
     awrite: Callable[[R, pa.Schema, AsyncIterator[pa.RecordBatch], Acknowledge], Awaitable[Summary]] | None = None
     exchange: Callable[[R, pa.Schema, Incoming], Reading] | None = None
-    aexchange: Callable[[R, pa.Schema, AsyncIncoming], Awaitable[AsyncReading]] | None = None
+    aexchange: Callable[[R, pa.Schema, AsyncIncoming], Awaitable[Reading]] | None = None
 
     def describe(self, request: R) -> Estimate:
         """Return what is known of the answer without reading it, for get_flight_info and get_schema."""

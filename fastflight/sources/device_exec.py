@@ -14,9 +14,8 @@ import pyarrow as pa
 from fastflight.device.execute import OutputLines
 from fastflight.errors import DeviceError
 from fastflight.service.requests import DeviceExec
-from fastflight.service.source import AsyncReading, Estimate, Lot, Summary
-from fastflight.sources.modes import BoardSource, Mode
-from fastflight.sources.reading import abegin
+from fastflight.service.source import Batches, Estimate, Reading, Summary
+from fastflight.sources.modes import BoardSource, Mode, begin
 
 SCHEMA = pa.schema(
     [
@@ -40,12 +39,12 @@ class LineRows:
         """Always known."""
         return SCHEMA
 
-    def feed(self, piece: bytes) -> Lot:
+    def feed(self, piece: bytes) -> Batches:
         """Return the lines that these bytes complete, as one batch."""
         self._bytes += len(piece)
         return self._batch(self._output.feed(piece))
 
-    def finish(self) -> Lot:
+    def finish(self) -> Batches:
         """Return the output after the last line end as a row."""
         return self._batch(self._output.finish())
 
@@ -53,7 +52,7 @@ class LineRows:
         """Return the number of bytes that the code wrote."""
         return {"bytes": self._bytes}
 
-    def _batch(self, lines: list[str]) -> Lot:
+    def _batch(self, lines: list[str]) -> Batches:
         if not lines:
             return []
         first, self._lines = self._lines, self._lines + len(lines)
@@ -75,16 +74,16 @@ class DeviceExecs(BoardSource[DeviceExec]):
 
     request = DeviceExec
 
-    async def _open(self, request: DeviceExec, mode: Mode) -> AsyncReading:
+    async def _open(self, request: DeviceExec, mode: Mode) -> Reading:
         rows = LineRows()
-        return await abegin(rows, self._lots(request, rows, mode))
+        return await begin(rows, self._batches(request, rows, mode))
 
     def describe(self, request: DeviceExec) -> Estimate:
         """Return the schema, which is always the same. The code is not run."""
         self._inventory.device(request.device)
         return Estimate(SCHEMA)
 
-    async def _lots(self, request: DeviceExec, rows: LineRows, mode: Mode) -> AsyncGenerator[Lot, None]:
+    async def _batches(self, request: DeviceExec, rows: LineRows, mode: Mode) -> AsyncGenerator[Batches, None]:
         async with (
             self._lease(request, mode) as session,
             contextlib.aclosing(session.follow(request.code, timeout=request.timeout)) as pieces,

@@ -23,16 +23,15 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, 
 
 import pyarrow as pa
 
-from fastflight.concurrency.blocking import Blocking
+from fastflight.concurrency.blocking import Blocking, NonBlocking, finish
 from fastflight.device import FileEntry, Inventory, Transfer
 from fastflight.device.listing import normal_path
 from fastflight.errors import DataError, RequestError
 from fastflight.service.requests import DeviceFile, DeviceTree, TextKeys
 from fastflight.service.source import (
     Acknowledge,
-    AsyncReading,
+    Batches,
     Estimate,
-    Lot,
     Noted,
     Reading,
     Summary,
@@ -42,8 +41,7 @@ from fastflight.sources.board_listings import BoardListings
 from fastflight.sources.content import FileContent
 from fastflight.sources.file_cache import CacheKey, Content, FileCache
 from fastflight.sources.file_rows import FileRows, WholeRows, layout_of, rows_of
-from fastflight.sources.modes import BoardStore, InThread, Mode
-from fastflight.sources.reading import abegin, begin
+from fastflight.sources.modes import BoardStore, InThread, Mode, begin, in_thread
 from fastflight.sources.release import PATIENCE_SECONDS
 from fastflight.sources.spool import Spool
 from fastflight.tables.bare import empty
@@ -83,9 +81,9 @@ class DeviceFiles(BoardStore[DeviceFile]):
         self._patience = patience_seconds
         self.listings = BoardListings()
 
-    async def _open(self, request: DeviceFile, mode: Mode) -> AsyncReading:
+    async def _open(self, request: DeviceFile, mode: Mode) -> Reading:
         rows = self._rows(request)
-        return await abegin(rows, self._lots(request, rows, mode))
+        return await begin(rows, self._batches(request, rows, mode))
 
     async def _store(
         self,
@@ -122,11 +120,11 @@ class DeviceFiles(BoardStore[DeviceFile]):
         """
         rows = self._rows(request)
         if request.cached or isinstance(rows, WholeRows):
-            content = exhausted(self.fetch(request))
-            with contextlib.closing(content), contextlib.closing(_content_lots(request, rows, content)) as lots:
-                while rows.schema is None and next(lots, None) is not None:
+            content = self.fetch(request)
+            with contextlib.closing(content), contextlib.closing(_content_batches(request, rows, content)) as batches:
+                while rows.schema is None and next(batches, None) is not None:
                     pass
-            return Estimate(rows.schema, bytes=content.size)
+            return Estimate(rows.schema, bytes=content.spool.size)
         device = self._inventory.device(request.device)
         with (
             device.lease(f"describing {request.path}", interrupt=request.interrupt) as session,
@@ -153,21 +151,21 @@ class DeviceFiles(BoardStore[DeviceFile]):
                     request = DeviceFile(device=device.name, path=entry.path)
                     yield request, Estimate(None, bytes=entry.size, note=note)
 
-    def fetch(self, request: DeviceFile) -> Generator[Lot, None, Content]:
+    def fetch(self, request: DeviceFile, check: Callable[[], object] = bool) -> Content:
         """Return the content of the file, from the cache if the board's digest says so. The caller closes it.
 
-        Yields lots without rows while the board sends it. The board is released before the content is returned. With
-        `limit` 0, a file that cannot be kept in the cache is not read, and the content is empty.
+        `check` is called while the board sends it, and may raise. The board is released before the content is returned.
+        With `limit` 0, a file that cannot be kept in the cache is not read, and the content is empty.
         """
         with contextlib.closing(Blocking(self._fetch(request, InThread()))) as fetching:
             for item in fetching:
                 if isinstance(item, Content):
                     return item
-                yield item
+                check()
         raise AssertionError("the content is the last item")
 
-    async def _fetch(self, request: DeviceFile, mode: Mode) -> AsyncGenerator[Lot | Content, None]:
-        """As `fetch`. The content is the last item."""
+    async def _fetch(self, request: DeviceFile, mode: Mode) -> AsyncGenerator[Batches | Content, None]:
+        """As `fetch`. Yields empty lists, and notes, and then the content."""
         if (known := key_of(request)) is not None:
             if (found := await mode.run(self.cache.find, known, discard=_close)) is not None:
                 yield found
@@ -177,7 +175,7 @@ class DeviceFiles(BoardStore[DeviceFile]):
                 with errors_name_file(request):
                     entry = await session.stat(request.path)
                     progress = _Progress(request, entry.size)
-                    yield progress.lot(0)
+                    yield progress.batches(0)
                     key = CacheKey(request.device, entry, *await session.hash(request.path))
                     found = await mode.run(self.cache.find, key, discard=_close)
                     on_error.callback(_close, found)
@@ -188,7 +186,7 @@ class DeviceFiles(BoardStore[DeviceFile]):
                             async with contextlib.aclosing(reading) as pieces:
                                 async for piece in pieces:
                                     await mode.feed(spool, piece)
-                                    yield progress.lot(spool.size)
+                                    yield progress.batches(spool.size)
             if found is None:
                 found = await mode.run(self.cache.store, key, spool)
             on_error.pop_all()
@@ -197,7 +195,7 @@ class DeviceFiles(BoardStore[DeviceFile]):
     def rows(self, request: DeviceFile, content: Content) -> Reading:
         """Read a file's content as rows. The caller closes `content` afterwards."""
         rows = self._rows(request)
-        return begin(rows, _content_lots(request, rows, content))
+        return in_thread(finish(begin(rows, NonBlocking(_content_batches(request, rows, content)))))
 
     def _rows(self, request: DeviceFile) -> FileRows | WholeRows:
         """Return the object that decodes the file, as its request and the settings of its device say."""
@@ -209,7 +207,9 @@ class DeviceFiles(BoardStore[DeviceFile]):
             request = request.model_copy(update={key: getattr(keys, key) for key in unsaid})
         return rows_of(request)
 
-    async def _lots(self, request: DeviceFile, rows: FileRows | WholeRows, mode: Mode) -> AsyncGenerator[Lot, None]:
+    async def _batches(
+        self, request: DeviceFile, rows: FileRows | WholeRows, mode: Mode
+    ) -> AsyncGenerator[Batches, None]:
         if request.cached or isinstance(rows, WholeRows):
             async with contextlib.aclosing(self._fetch(request, mode)) as fetching:
                 async for item in fetching:
@@ -217,9 +217,9 @@ class DeviceFiles(BoardStore[DeviceFile]):
                         yield item
                         continue
                     with contextlib.closing(item) as content:
-                        lots = _content_lots(request, rows, content)
-                        while (lot := await mode.run(next, lots, None)) is not None:
-                            yield lot
+                        async with contextlib.aclosing(mode.each(_content_batches(request, rows, content))) as batches:
+                            async for ready in batches:
+                                yield ready
             return
         shards = self._inventory.shards
         shard = None if shards is None else shards.of(request.device)
@@ -256,7 +256,7 @@ class _Progress:
         self._size = size
         self._due = 0.0
 
-    def lot(self, done: int) -> Lot:
+    def batches(self, done: int) -> Batches:
         """Return a note when it is due, without rows."""
         now = time.monotonic()
         if not self._is_wanted or now < self._due:
@@ -265,13 +265,15 @@ class _Progress:
         return [Noted(empty(pa.schema([])), {"progress": {"bytes": done, "size": self._size}})]
 
 
-def _content_lots(request: DeviceFile, rows: FileRows | WholeRows, content: Content) -> Generator[Lot, None, None]:
+def _content_batches(
+    request: DeviceFile, rows: FileRows | WholeRows, content: Content
+) -> Generator[Batches, None, None]:
     if request.describe is not None:
         rows.describe(content.key.entry, content.key.algorithm, content.key.digest)
     if rows.empty:
         return
     with errors_name_file(request):
-        yield from rows.lots(content)
+        yield from rows.batches(content)
 
 
 def key_of(request: DeviceFile) -> CacheKey | None:
@@ -285,16 +287,6 @@ def key_of(request: DeviceFile) -> CacheKey | None:
 def _close(content: Content | None) -> None:
     if content is not None:
         content.close()
-
-
-def exhausted(work: Generator[Lot, None, Content]) -> Content:
-    """Run `work` to its end, and return its result."""
-    while True:
-        try:
-            next(work)
-        except StopIteration as end:
-            content: Content = end.value
-            return content
 
 
 def content_of(request: DeviceFile, schema: pa.Schema, acknowledge: Acknowledge) -> FileContent:

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from fastflight.device import Device, FileEntry, Inventory
 from fastflight.service.requests import DeviceListing
-from fastflight.service.source import AsyncReading, Estimate, Takes
+from fastflight.service.source import Estimate, Reading, Takes
 from fastflight.sources.board_listings import BoardListings, Entries, version_of
 from fastflight.sources.modes import BoardSource, Mode
 
@@ -38,15 +38,15 @@ class DeviceListings(BoardSource[DeviceListing]):
         super().__init__(inventory)
         self._listings = listings or BoardListings()
 
-    async def _open(self, request: DeviceListing, mode: Mode) -> AsyncReading:
+    async def _open(self, request: DeviceListing, mode: Mode) -> Reading:
         device = self._inventory.device(request.device)
         if (cached := self._cached(device, request)) is not None:
-            return AsyncReading(SCHEMA, summary=lambda: CACHED_NOTE, first=[batch(cached)])
+            return Reading(SCHEMA, summary=lambda: CACHED_NOTE, first=[batch(cached)])
         async with mode.lease(device, holder(request), interrupt=request.interrupt) as session:
             version = version_of(device)
             entries = await session.list(request.path, recursive=request.recursive)
         self._listings.store(device, (request.path, request.recursive), version, entries)
-        return AsyncReading(SCHEMA, first=[batch(entries)])
+        return Reading(SCHEMA, first=[batch(entries)])
 
     def describe(self, request: DeviceListing) -> Estimate:
         """Return the schema, which is always the same. The device is not contacted."""

@@ -12,7 +12,6 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
-from dataclasses import replace
 from functools import partial
 
 import pyarrow as pa
@@ -26,16 +25,15 @@ from fastflight.service.requests import DEVICE_GONE, DeviceSession
 from fastflight.service.source import (
     Acknowledge,
     AsyncIncoming,
-    AsyncReading,
+    Batches,
     Estimate,
-    Lot,
     Progress,
+    Reading,
     Summary,
     Takes,
 )
 from fastflight.sources.following import CLIENT, Following
-from fastflight.sources.modes import BoardSource, Mode, OnLoop
-from fastflight.sources.reading import abegin
+from fastflight.sources.modes import BoardSource, Mode, OnLoop, begin
 from fastflight.sources.session_rows import SessionRows
 from fastflight.transport.chunk_buffer import TapReader
 
@@ -54,10 +52,10 @@ class DeviceSessions(BoardSource[DeviceSession]):
         super().__init__(inventory)
         self._idle_seconds = idle_seconds
 
-    async def _open(self, request: DeviceSession, mode: Mode) -> AsyncReading:
+    async def _open(self, request: DeviceSession, mode: Mode) -> Reading:
         device = self._inventory.device(request.device)
         following = Following(device, request)
-        return await _begin(following, _lots(device, following, mode))
+        return await _begin(following, _batches(device, following, mode))
 
     async def awrite(
         self,
@@ -79,12 +77,12 @@ class DeviceSessions(BoardSource[DeviceSession]):
                     acknowledge(progress)
         return {"rows": progress.rows, "bytes": progress.bytes}
 
-    async def aexchange(self, request: DeviceSession, schema: pa.Schema, batches: AsyncIncoming) -> AsyncReading:
+    async def aexchange(self, request: DeviceSession, schema: pa.Schema, batches: AsyncIncoming) -> Reading:
         check_sendable(schema)
         device = self._inventory.device(request.device)
         following = Following(device, request)
-        lots = _exchange_lots(device, following, batches, self._idle_claim(following))
-        return await _begin(following, lots)
+        answer = _exchanged(device, following, batches, self._idle_claim(following))
+        return await _begin(following, answer)
 
     def _idle_claim(self, following: Following) -> IdleClaim:
         """Return the claim by which an exchange that has sent nothing for a while loses the device to others."""
@@ -110,36 +108,37 @@ class DeviceSessions(BoardSource[DeviceSession]):
             yield request, self.describe(request)
 
 
-async def _begin(following: Following, lots: AsyncGenerator[Lot, None]) -> AsyncReading:
-    reading = await abegin(following.rows, lots)
-    return replace(reading, summary=following.summary, drain=following.drain)
+async def _begin(following: Following, batches: AsyncGenerator[Batches, None]) -> Reading:
+    reading = await begin(following.rows, batches)
+    reading.summary, reading.drain = following.summary, following.drain
+    return reading
 
 
-async def _lots(device: Device, following: Following, mode: Mode) -> AsyncGenerator[Lot, None]:
+async def _batches(device: Device, following: Following, mode: Mode) -> AsyncGenerator[Batches, None]:
     with _errors_name_since_seq():
         reader = following.start()
     with device.listen():
-        ready: Lot = []
+        ready: Batches = []
         while following.is_opening():
             ready += following.rows.feed(await mode.take(reader, OPENING_SECONDS))
         yield ready
-        async for lot in _followed(reader, following, mode):
-            yield lot
+        async for batches in _followed(reader, following, mode):
+            yield batches
 
 
-async def _followed(reader: TapReader, following: Following, mode: Mode) -> AsyncGenerator[Lot, None]:
-    last_lot = time.monotonic()
+async def _followed(reader: TapReader, following: Following, mode: Mode) -> AsyncGenerator[Batches, None]:
+    last_yield = time.monotonic()
     while not following.ended:
-        lot = following.feed(await mode.take(reader, following.wait_seconds(mode.idle_seconds)))
-        # Empty lots are held back: waking the thread that answers costs more than they are worth.
-        if lot or time.monotonic() - last_lot >= mode.idle_seconds:
-            yield lot
-            last_lot = time.monotonic()
+        batches = following.feed(await mode.take(reader, following.wait_seconds(mode.idle_seconds)))
+        # Empty lists are held back: waking the thread that answers costs more than they are worth.
+        if batches or time.monotonic() - last_yield >= mode.idle_seconds:
+            yield batches
+            last_yield = time.monotonic()
 
 
-async def _exchange_lots(
+async def _exchanged(
     device: Device, following: Following, batches: AsyncIncoming, claim: IdleClaim
-) -> AsyncGenerator[Lot, None]:
+) -> AsyncGenerator[Batches, None]:
     with _line_failure_ends_session(following):
         async with device.aline(INTERACTIVE, claim=claim) as port:
             claim.use()
@@ -149,8 +148,8 @@ async def _exchange_lots(
                 sending = asyncio.ensure_future(_send_all(batches, line, following, claim))
                 try:
                     yield []
-                    async for lot in _followed(reader, following, OnLoop()):
-                        yield lot
+                    async for ready in _followed(reader, following, OnLoop()):
+                        yield ready
                 finally:
                     sending.cancel()
                     await asyncio.wait({sending})

@@ -17,10 +17,9 @@ from fastflight.device.listing import normal_path
 from fastflight.errors import FileMissing, RequestError, nearest
 from fastflight.service.choices import LEFT_BEHIND
 from fastflight.service.requests import DeviceTree
-from fastflight.service.source import Acknowledge, AsyncReading, Estimate, Lot, Summary
+from fastflight.service.source import Acknowledge, Batches, Estimate, Reading, Summary
 from fastflight.sources.device_file import transfer_of
-from fastflight.sources.modes import BoardStore, Mode
-from fastflight.sources.reading import abegin
+from fastflight.sources.modes import BoardStore, Mode, begin
 from fastflight.sources.tree_rows import SCHEMA, TreeContent, TreeRows
 
 # Names of files in which the nearest match for a wrong name is searched.
@@ -32,9 +31,9 @@ class DeviceTrees(BoardStore[DeviceTree]):
 
     request = DeviceTree
 
-    async def _open(self, request: DeviceTree, mode: Mode) -> AsyncReading:
+    async def _open(self, request: DeviceTree, mode: Mode) -> Reading:
         rows = TreeRows()
-        return await abegin(rows, self._lots(request, rows, mode))
+        return await begin(rows, self._batches(request, rows, mode))
 
     async def _store(
         self,
@@ -57,7 +56,7 @@ class DeviceTrees(BoardStore[DeviceTree]):
             files = dict(selected(request, session.list(request.path, recursive=True)))
             return Estimate(SCHEMA, bytes=sum(entry.size for entry in files.values()))
 
-    async def _lots(self, request: DeviceTree, rows: TreeRows, mode: Mode) -> AsyncGenerator[Lot, None]:
+    async def _batches(self, request: DeviceTree, rows: TreeRows, mode: Mode) -> AsyncGenerator[Batches, None]:
         transfer = transfer_of(request)
         async with self._lease(request, mode) as session:
             entries = await session.list(request.path, recursive=True)

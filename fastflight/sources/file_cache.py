@@ -14,7 +14,6 @@ import secrets
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -61,31 +60,17 @@ class CacheKey:
         return self.digest == (spool.sha256.hex() if self.algorithm == "sha256" else f"{spool.crc32:08x}")
 
 
+@dataclass(frozen=True, slots=True)
 class Content:
     """The content of one file, as it was at one moment. Any thread may read it until `close`."""
 
-    def __init__(self, spool: Spool, key: CacheKey, origin: Origin) -> None:
-        self._spool = spool
-        self.key = key
-        self.origin: Origin = origin
-
-    @property
-    def size(self) -> int:
-        """The number of bytes."""
-        return self._spool.size
-
-    @property
-    def sha256(self) -> bytes:
-        """The SHA-256 of the bytes."""
-        return self._spool.sha256
-
-    def pieces(self, offset: int = 0, limit: int | None = None) -> Iterator[bytes]:
-        """Yield the bytes from `offset` on, at most `limit`."""
-        return self._spool.pieces(offset, limit)
+    spool: Spool
+    key: CacheKey
+    origin: Origin
 
     def close(self) -> None:
         """Drop the content."""
-        self._spool.close()
+        self.spool.close()
 
 
 class FileCache:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from fastflight.device import FileEntry
 from fastflight.errors import RequestError
 from fastflight.service.requests import FILE_DESCRIPTION, FILE_KINDS, FILE_SUMMARY, TEXT_KEYS, DeviceFile
-from fastflight.service.source import Lot, Noted, Summary
+from fastflight.service.source import Batches, Noted, Summary
 from fastflight.sources.file_cache import Content
 from fastflight.sources.misfits import MisfitNotice
 from fastflight.tables import (
@@ -91,7 +91,7 @@ class FileRows(_Rows):
         self._hash = hashlib.sha256()
         self._sha256 = self._hash.hexdigest
 
-    def feed(self, piece: bytes) -> Lot:
+    def feed(self, piece: bytes) -> Batches:
         """Decode the next bytes of the file and return the batches that are ready.
 
         An empty `piece` says that no bytes have come for a while; batches whose flush time is over are returned.
@@ -102,19 +102,19 @@ class FileRows(_Rows):
             self._bytes += len(piece)
             batches = self._stream.feed(piece)
         self._fitting += sum(batch.num_rows for batch in batches)
-        ready: Lot = [*self._batcher.add(batches, time.monotonic())]
+        ready: Batches = [*self._batcher.add(batches, time.monotonic())]
         if note := self._misfits.note(self._fitting):
             ready.append(Noted(empty(self.schema), note))
         return ready
 
-    def finish(self) -> Lot:
+    def finish(self) -> Batches:
         """Return the last batches, once the file has ended."""
         ready = self._batcher.add(self._stream.finish(), time.monotonic())
         return [*ready, *self._batcher.flush()]
 
-    def lots(self, content: Content) -> Generator[Lot, None, None]:
+    def batches(self, content: Content) -> Generator[Batches, None, None]:
         """Yield the rows of a file that is on the server already, from the requested offset on."""
-        for piece in content.pieces(self._offset, self._limit):
+        for piece in content.spool.pieces(self._offset, self._limit):
             yield self.feed(piece)
         yield self.finish()
 
@@ -136,10 +136,10 @@ class WholeRows(_Rows):
             metadata[FILE_KINDS] = json.dumps(kinds).encode()
         return metadata
 
-    def lots(self, content: Content) -> Generator[Lot, None, None]:
-        """Yield an empty lot once the columns are known, and then the rows. Each step may take long."""
-        self._reader = self._file = file = WholeFile(self._layout, content.pieces)
-        self._bytes, self._sha256 = content.size, content.sha256.hex
+    def batches(self, content: Content) -> Generator[Batches, None, None]:
+        """Yield an empty list once the columns are known, and then the rows. Each step may take long."""
+        self._reader = self._file = file = WholeFile(self._layout, content.spool.pieces)
+        self._bytes, self._sha256 = content.spool.size, content.spool.sha256.hex
         yield []
         for batch in file.batches():
             if ready := self._batcher.add([batch], time.monotonic()):

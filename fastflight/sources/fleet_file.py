@@ -17,29 +17,18 @@ from __future__ import annotations
 import contextlib
 import glob
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterable, Iterator
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator
 from fnmatch import fnmatchcase
 from functools import partial
 from typing import TypeAlias
 
 from fastflight.concurrency import Shard
-from fastflight.concurrency.blocking import NonBlocking, finish
-from fastflight.concurrency.gather import AsyncGather
+from fastflight.concurrency.blocking import finish
 from fastflight.errors import UnknownName, nearest
-from fastflight.runtime.outgoing import aclose
 from fastflight.service.requests import DeviceFile, FleetFile
-from fastflight.service.source import (
-    AsyncReading,
-    DataSource,
-    Estimate,
-    Lot,
-    Part,
-    Parts,
-    Takes,
-    lot_bytes,
-)
+from fastflight.service.source import Batches, DataSource, Estimate, Part, Parts, Reading, Takes, all_held_bytes
 from fastflight.sources.fleet_rows import FleetRows, requested_columns
-from fastflight.sources.modes import InThread, Mode, TwoModeSource
+from fastflight.sources.modes import InThread, Mode, TwoModeSource, begin
 
 # Devices read at the same time. Each has a piece of its file in memory, and takes a thread if the request is `sync`.
 MAX_IN_PARALLEL = 16
@@ -67,80 +56,79 @@ class FleetFiles(TwoModeSource[FleetFile]):
         self._shard_of = shard_of
         self._list_files = list_files
 
-    async def _open(self, request: FleetFile, mode: Mode) -> AsyncReading:
+    async def _open(self, request: FleetFile, mode: Mode) -> Reading:
         rows = FleetRows(request, self._matching_devices(request))
-        opened: dict[str, AsyncGenerator[Lot, None]] = {}
+        return await begin(rows, self._batches(request, rows, mode))
 
-        async def device(name: str) -> AsyncGenerator[Lot, None]:
-            """Read one file. The first lot is empty, and comes once the columns are known."""
-            with rows.recording_failure(name):
-                reading = await mode.read(self._files, rows.request_for(name))
-                try:
-                    if rows.schema_is_known:
-                        rows.check(reading.schema)
-                    else:
-                        rows.begin(reading.schema)
-                    yield []
-                    async for lot in reading.all_lots():
-                        yield [rows.labelled(name, item) for item in lot]
-                    rows.end(name, reading.summary())
-                finally:
-                    await aclose(reading.lots)
-            if rows.has_failed(name) and rows.schema_is_known:
-                yield [rows.failure_note(name)]
+    async def _batches(self, request: FleetFile, rows: FleetRows, mode: Mode) -> AsyncGenerator[Batches, None]:
+        """Yield an empty list once the columns are known, and then the rows of all devices."""
+        opened: dict[str, AsyncGenerator[Batches, None]] = {}
 
-        def lots_of(name: str) -> AsyncGenerator[Lot, None]:
-            return opened.get(name) or self._across(mode, name, partial(device, name))
+        def batches_of(name: str) -> AsyncGenerator[Batches, None]:
+            return opened.get(name) or self._across(mode, name, partial(self._of_device, name, rows, mode))
 
-        async def job(name: str) -> AsyncGenerator[Lot, None]:
+        async def job(name: str) -> AsyncGenerator[Batches, None]:
             if rows.has_failed(name):
                 yield [rows.failure_note(name)]
                 return
-            async with contextlib.aclosing(lots_of(name)) as lots:
-                async for lot in lots:
-                    yield lot
+            async with contextlib.aclosing(batches_of(name)) as batches:
+                async for ready in batches:
+                    yield ready
 
-        undo = contextlib.AsyncExitStack()
-        try:
+        async with contextlib.AsyncExitStack() as closing:
             await self._join_kinds(rows, mode)
             for name in rows.until_schema_known():
-                lots = lots_of(name)
-                undo.push_async_callback(lots.aclose)
-                if await anext(lots, None) is not None:
-                    opened[name] = lots
+                batches = await closing.enter_async_context(contextlib.aclosing(batches_of(name)))
+                if await anext(batches, None) is not None:
+                    opened[name] = batches
+            yield []
             jobs = [partial(job, name) for name in rows.names]
             gather = mode.gather(
-                jobs, limit=MAX_IN_PARALLEL, max_bytes=AHEAD_BYTES, size_of=lot_bytes, ordered=request.ordered
+                jobs, limit=MAX_IN_PARALLEL, max_bytes=AHEAD_BYTES, size_of=all_held_bytes, ordered=request.ordered
             )
-            return AsyncReading(rows.schema, _Lots(gather, undo), rows.summary)
-        except BaseException:
-            await undo.aclose()
-            raise
+            async with contextlib.aclosing(gather):
+                async for ready in gather:
+                    yield ready
+
+    async def _of_device(self, name: str, rows: FleetRows, mode: Mode) -> AsyncGenerator[Batches, None]:
+        """Read the file of one device. The first list is empty, and comes once the columns are known."""
+        with rows.recording_failure(name):
+            async with contextlib.aclosing(await mode.read(self._files, rows.request_for(name))) as reading:
+                if rows.schema_is_known:
+                    rows.check(reading.schema)
+                else:
+                    rows.begin(reading.schema)
+                yield []
+                async for batches in reading:
+                    yield [rows.labelled(name, each) for each in batches]
+                rows.end(name, reading.summary())
+        if rows.has_failed(name) and rows.schema_is_known:
+            yield [rows.failure_note(name)]
 
     async def _join_kinds(self, rows: FleetRows, mode: Mode) -> None:
         """Let the files of all devices decide the columns, if they have to."""
         if not rows.of_all:
             return
 
-        async def look(name: str) -> AsyncGenerator[Lot, None]:
+        async def look(name: str) -> AsyncGenerator[Batches, None]:
             with rows.recording_failure(name):
                 reading = await mode.read(self._files, rows.request_for_kinds(name))
-                await aclose(reading.lots)
+                await reading.aclose()
                 rows.add_kinds(name, reading.schema)
             yield []
 
         jobs = [partial(self._across, mode, name, partial(look, name)) for name in rows.names]
-        gather = mode.gather(jobs, limit=MAX_IN_PARALLEL, max_bytes=AHEAD_BYTES, size_of=lot_bytes)
+        gather = mode.gather(jobs, limit=MAX_IN_PARALLEL, max_bytes=AHEAD_BYTES, size_of=all_held_bytes)
         async with contextlib.aclosing(gather):
             async for _ in gather:
                 pass
         rows.join()
 
     def _across(
-        self, mode: Mode, name: str, begin: Callable[[], AsyncGenerator[Lot, None]]
-    ) -> AsyncGenerator[Lot, None]:
+        self, mode: Mode, name: str, begin: Callable[[], AsyncGenerator[Batches, None]]
+    ) -> AsyncGenerator[Batches, None]:
         """Iterate what `begin` returns, on the device's own loop if there are loops."""
-        return mode.across(partial(self._shard_of, name), begin, max_bytes=AHEAD_BYTES, size_of=lot_bytes)
+        return mode.across(partial(self._shard_of, name), begin, max_bytes=AHEAD_BYTES, size_of=all_held_bytes)
 
     def describe(self, request: FleetFile) -> Estimate:
         """Return the columns, if they can be known. The number of rows and bytes never is."""
@@ -178,18 +166,3 @@ class FleetFiles(TwoModeSource[FleetFile]):
             hint = nearest(request.devices, request.existing(self._names()))
             raise UnknownName("no device has such a name", where=f"devices {request.devices!r}", hint=hint)
         return matching
-
-
-class _Lots(AsyncIterator[Lot]):
-    """The lots of all devices. Closing it closes the readings of the devices, too."""
-
-    def __init__(self, gather: AsyncGather[Lot] | NonBlocking[Lot], opened: contextlib.AsyncExitStack) -> None:
-        self._gather = gather
-        self._opened = opened
-
-    async def __anext__(self) -> Lot:
-        return await anext(self._gather)
-
-    async def aclose(self) -> None:
-        await self._gather.aclose()
-        await self._opened.aclose()

@@ -15,7 +15,7 @@ from fastflight.device import Device
 from fastflight.errors import RequestError, TransportError
 from fastflight.gap import Gap
 from fastflight.service.requests import DEVICE_GONE, SERVER_DRAINING, DeviceSession
-from fastflight.service.source import Lot, Noted, Summary
+from fastflight.service.source import Batches, Noted, Summary
 from fastflight.sources.session_rows import SessionRows, line_lost
 from fastflight.tables.bare import empty
 from fastflight.transport.chunk_buffer import Chunk, TapReader
@@ -85,7 +85,7 @@ class Following:
         deadlines = [each for each in (self._until, self.rows.deadline) if each is not None]
         return max(0.0, min([at_most, *(deadline - now for deadline in deadlines)]))
 
-    def feed(self, items: Sequence[Chunk | Gap]) -> Lot:
+    def feed(self, items: Sequence[Chunk | Gap]) -> Batches:
         """Take what the reader got, and return the batches that are ready; all that remain once `ended` is set.
 
         Raises the error given to `fail`.

@@ -14,20 +14,19 @@ from __future__ import annotations
 import asyncio
 import functools
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 
+from fastflight.concurrency.blocking import NonBlocking, finish
 from fastflight.service.requests import Mock
 from fastflight.service.source import (
-    NO_LOTS,
     Acknowledge,
-    AsyncReading,
+    Batches,
     DataSource,
     Estimate,
-    Lot,
     Part,
     Parts,
     Progress,
@@ -43,81 +42,63 @@ SIMPLE_COLUMNS = 4
 MESSAGE_ROWS = 10_000
 # Messages that are kept, of 2 MB at most.
 MAX_CACHED_MESSAGES = 64
-# Rows of a lot if the request has no delay: about half a megabyte of the default table.
-LOT_ROWS = 2_500
+# Rows that are ready together if the request has no delay: about half a megabyte of the default table.
+READY_ROWS = 2_500
 # The start of the `complex` variant's time column.
 EPOCH = np.datetime64("2025-01-01", "us")
-
-
-def read(request: Mock) -> Reading:
-    """Return the table, to be iterated in the caller's thread."""
-    first = _single_lot(request)
-    return Reading(schema(request.variant), NO_LOTS if first else _lots(request), first=first)
-
-
-async def aread(request: Mock) -> AsyncReading:
-    """Return the table, to be iterated on an event loop."""
-    first = _single_lot(request)
-    return AsyncReading(schema(request.variant), NO_LOTS if first else _alots(request), first=first)
-
-
-def write(request: Mock, schema: pa.Schema, batches: Iterator[pa.RecordBatch], acknowledge: Acknowledge) -> Summary:
-    """Count the rows and bytes, and throw them away."""
-    progress = Progress(0, 0)
-    for batch in batches:
-        progress = _add(progress, batch)
-        acknowledge(progress)
-    return {"rows": progress.rows, "bytes": progress.bytes}
-
-
-async def awrite(
-    request: Mock, schema: pa.Schema, batches: AsyncIterator[pa.RecordBatch], acknowledge: Acknowledge
-) -> Summary:
-    """As `write`, on an event loop."""
-    progress = Progress(0, 0)
-    async for batch in batches:
-        progress = _add(progress, batch)
-        acknowledge(progress)
-    return {"rows": progress.rows, "bytes": progress.bytes}
-
-
-def describe(request: Mock) -> Estimate:
-    """Return the schema, and the exact number of rows and bytes of the answer."""
-    return Estimate(schema(request.variant), rows=request.total_rows, bytes=_expected_bytes(request))
-
-
-def requests(takes: Takes) -> Iterator[tuple[Mock, Estimate]]:
-    """Yield the request for the default table, which always exists."""
-    request = Mock()
-    yield request, describe(request)
-
-
-def parts(request: Mock, known: Estimate) -> Parts[Mock]:
-    """Divide the table into the requested number of `endpoints`, at most one per batch, cut between batches."""
-    per_batch = request.rows_per_batch
-    first, end = request.first_row, request.first_row + request.total_rows
-    first_batch = first // per_batch
-    batches = -(-end // per_batch) - first_batch
-    count = max(1, min(request.endpoints, batches))
-    cuts = [first, *(per_batch * (first_batch + batches * number // count) for number in range(1, count)), end]
-    requests = (
-        request.model_copy(update={"first_row": start, "total_rows": stop - start, "endpoints": 1})
-        for start, stop in pairwise(cuts)
-    )
-    return Parts([Part(part) for part in requests])
 
 
 class MockTable(DataSource[Mock]):
     """The source of `mock` requests."""
 
     request = Mock
-    read = staticmethod(read)
-    aread = staticmethod(aread)
-    write = staticmethod(write)
-    awrite = staticmethod(awrite)
-    describe = staticmethod(describe)
-    requests = staticmethod(requests)
-    parts = staticmethod(parts)
+
+    def read(self, request: Mock) -> Reading:
+        first = _single_message(request)
+        return Reading(schema(request.variant), None if first else _batches(request), first=first)
+
+    async def aread(self, request: Mock) -> Reading:
+        first = _single_message(request)
+        return Reading(schema(request.variant), None if first else _abatches(request), first=first)
+
+    def write(
+        self, request: Mock, schema: pa.Schema, batches: Iterable[pa.RecordBatch], acknowledge: Acknowledge
+    ) -> Summary:
+        return finish(self.awrite(request, schema, NonBlocking(batches), acknowledge))
+
+    async def awrite(
+        self, request: Mock, schema: pa.Schema, batches: AsyncIterator[pa.RecordBatch], acknowledge: Acknowledge
+    ) -> Summary:
+        """Count the rows and bytes, and throw them away."""
+        rows = size = 0
+        async for batch in batches:
+            rows += batch.num_rows
+            size += batch.nbytes
+            acknowledge(Progress(rows, size))
+        return {"rows": rows, "bytes": size}
+
+    def describe(self, request: Mock) -> Estimate:
+        """Return the schema, and the exact number of rows and bytes of the answer."""
+        return Estimate(schema(request.variant), rows=request.total_rows, bytes=_expected_bytes(request))
+
+    def requests(self, takes: Takes) -> Iterator[tuple[Mock, Estimate]]:
+        """Yield the request for the default table, which always exists."""
+        request = Mock()
+        yield request, self.describe(request)
+
+    def parts(self, request: Mock, known: Estimate) -> Parts[Mock]:
+        """Divide the table into the requested number of `endpoints`, at most one per batch, cut between batches."""
+        per_batch = request.rows_per_batch
+        first, end = request.first_row, request.first_row + request.total_rows
+        first_batch = first // per_batch
+        batches = -(-end // per_batch) - first_batch
+        count = max(1, min(request.endpoints, batches))
+        cuts = [first, *(per_batch * (first_batch + batches * number // count) for number in range(1, count)), end]
+        requests = (
+            request.model_copy(update={"first_row": start, "total_rows": stop - start, "endpoints": 1})
+            for start, stop in pairwise(cuts)
+        )
+        return Parts([Part(part) for part in requests])
 
 
 SOURCE = MockTable()
@@ -179,43 +160,41 @@ def _expected_bytes(request: Mock) -> int:
     return size(start, start + head) + (count and count * size(0, per_batch)) + size(0, tail)
 
 
-def _plan_lots(request: Mock) -> Iterator[list[pa.RecordBatch]]:
-    """Yield the lots of the answer: one message each, or several small ones if there is no delay."""
-    lot: list[pa.RecordBatch] = []
+def _ready(request: Mock) -> Iterator[list[pa.RecordBatch]]:
+    """Yield the messages that are ready together: one, or several small ones if there is no delay."""
+    ready: list[pa.RecordBatch] = []
     rows = 0
     for message in _messages(request):
-        lot.append(message)
+        ready.append(message)
         rows += message.num_rows
-        if request.delay_per_row or rows >= LOT_ROWS:
-            yield lot
-            lot, rows = [], 0
-    if lot:
-        yield lot
+        if request.delay_per_row or rows >= READY_ROWS:
+            yield ready
+            ready, rows = [], 0
+    if ready:
+        yield ready
 
 
-def _single_lot(request: Mock) -> list[pa.RecordBatch]:
+def _single_message(request: Mock) -> list[pa.RecordBatch]:
     """Return the whole answer if it is a single message without a delay; otherwise nothing."""
     room = min(request.rows_per_batch - request.first_row % request.rows_per_batch, MESSAGE_ROWS)
     return list(_messages(request)) if request.total_rows <= room and not request.delay_per_row else []
 
 
-def _lots(request: Mock) -> Iterator[Lot]:
+def _batches(request: Mock) -> Iterator[Batches]:
     pacer = BatchPacer()
-    for lot in _plan_lots(request):
-        if request.delay_per_row:
-            time.sleep(pacer.begin(lot[0].num_rows * request.delay_per_row))
+    seconds = request.delay_per_row
+    for ready in _ready(request):
+        if seconds:
+            time.sleep(pacer.begin(ready[0].num_rows * seconds))
             pacer.end()
-        yield lot
+        yield ready
 
 
-async def _alots(request: Mock) -> AsyncIterator[Lot]:
+async def _abatches(request: Mock) -> AsyncIterator[Batches]:
     pacer = BatchPacer()
-    for lot in _plan_lots(request):
-        if request.delay_per_row:
-            await asyncio.sleep(pacer.begin(lot[0].num_rows * request.delay_per_row))
+    seconds = request.delay_per_row
+    for ready in _ready(request):
+        if seconds:
+            await asyncio.sleep(pacer.begin(ready[0].num_rows * seconds))
             pacer.end()
-        yield lot
-
-
-def _add(progress: Progress, batch: pa.RecordBatch) -> Progress:
-    return Progress(progress.rows + batch.num_rows, progress.bytes + batch.nbytes)
+        yield ready

@@ -1,16 +1,17 @@
-"""The two modes of requests for a board's data. Sources are written once, with `await`, and take one of these.
+"""The two modes of requests. Sources are written once, with `await`, and take one of these.
 
 `OnLoop` is for mode `async`: what is awaited suspends. `InThread` is for mode `sync`: it blocks the calling thread.
-`TwoModeSource` and its subclasses have the functions of a source for both modes.
+`TwoModeSource` and its subclasses have the functions of a source for both modes. `begin` turns a source's generator of
+batches into the reading that the edges use.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import Any, Protocol, TypeAlias, TypeVar, cast
 
 import pyarrow as pa
 
@@ -21,8 +22,7 @@ from fastflight.concurrency.offload import off_loop
 from fastflight.device import AsyncSession, Device, Inventory
 from fastflight.gap import Gap
 from fastflight.service.requests import Request
-from fastflight.service.source import Acknowledge, AsyncReading, DataSource, Incoming, Reading, Summary
-from fastflight.sources.reading import awaitable, in_thread
+from fastflight.service.source import Acknowledge, Batches, DataSource, Incoming, Reading, Summary
 from fastflight.sources.release import areleased, released
 from fastflight.sources.spool import Spool
 from fastflight.transport.chunk_buffer import Chunk, TapReader
@@ -34,10 +34,45 @@ T = TypeVar("T")
 CHECK_BYTES = 64 * 1024
 
 
+class Rows(Protocol):
+    """The object that makes the rows of a reading."""
+
+    @property
+    def schema(self) -> pa.Schema | None:
+        """None until it is known; an answer that ends without one has no columns."""
+
+    def summary(self) -> Summary: ...
+
+
+async def begin(rows: Rows, batches: AsyncGenerator[Batches, None] | NonBlocking[Batches]) -> Reading:
+    """Advance `batches` until the schema of `rows` is known, so that errors before the first row are raised here.
+
+    What came until then is the first of the reading. Closes `batches` if that fails.
+    """
+    first: Batches = []
+    try:
+        async for more in batches:
+            first += more
+            if rows.schema is not None:
+                break
+        schema = pa.schema([]) if rows.schema is None else rows.schema  # not `or`: one without columns is falsy
+        return Reading(schema, batches, rows.summary, first=first)
+    except BaseException:
+        await batches.aclose()
+        raise
+
+
+def in_thread(reading: Reading) -> Reading:
+    """Have the batches of a reading, which never suspend, be read in threads."""
+    if reading.rest is not None:
+        reading.rest = Blocking(cast("AsyncIterator[Batches]", reading.rest))
+    return reading
+
+
 class OnLoop:
     """Serves requests on an event loop, where a task is cancelled when nobody wants its answer."""
 
-    # A task can be cancelled while it waits, so an empty lot is only needed as a sign of life.
+    # A task can be cancelled while it waits, so an empty list is only needed as a sign of life.
     idle_seconds = 5.0
 
     def lease(self, device: Device, holder: str, *, interrupt: bool) -> AbstractAsyncContextManager[AsyncSession]:
@@ -62,10 +97,25 @@ class OnLoop:
         """Yield `pieces`; a reader that is slower than `patience` seconds does not keep the board."""
         return areleased(pieces, patience)
 
-    async def read(self, source: DataSource[R], request: R) -> AsyncReading:
+    async def read(self, source: DataSource[R], request: R) -> Reading:
         """Open an answer of another source."""
         _, read = source.function("read", "async")
-        return cast(AsyncReading, await read(request))
+        return cast(Reading, await read(request))
+
+    async def each(self, items: Generator[T, None, None]) -> AsyncGenerator[T, None]:
+        """Yield items whose making may take long. Each step runs in a thread. Closes `items` at the end."""
+        fetching = False
+        try:
+            while True:
+                fetching = True
+                item = await off_loop(next, items, None, discard=lambda _: items.close())
+                fetching = False
+                if item is None:
+                    return
+                yield item
+        finally:
+            if not fetching:  # a step that is still running closes them in its thread
+                items.close()
 
     def across(
         self, shard_of: Callable[[], Shard], begin: Callable[[], AsyncGenerator[T, None]], **limits: Any
@@ -85,7 +135,7 @@ class OnLoop:
 class InThread:
     """Serves requests in the calling thread, which nothing can interrupt. `check` raises what has ended an upload."""
 
-    # The caller checks for cancellation between two lots.
+    # The caller checks for cancellation between two lists of batches.
     idle_seconds = 0.2
 
     def __init__(self, check: Callable[[], object] = bool) -> None:
@@ -115,10 +165,17 @@ class InThread:
         """As `OnLoop.released`. `shard` watches over the time; without one, the board is kept."""
         return pieces if shard is None else NonBlocking(released(Blocking(pieces), shard, patience))
 
-    async def read(self, source: DataSource[R], request: R) -> AsyncReading:
+    async def read(self, source: DataSource[R], request: R) -> Reading:
         """As `OnLoop.read`."""
         _, read = source.function("read", "sync")
-        return awaitable(read(request))
+        reading = cast(Reading, read(request))
+        if reading.rest is not None:
+            reading.rest = NonBlocking(cast("Iterator[Batches]", reading.rest))
+        return reading
+
+    def each(self, items: Generator[T, None, None]) -> NonBlocking[T]:
+        """As `OnLoop.each`."""
+        return NonBlocking(items)
 
     def across(
         self, shard_of: Callable[[], Shard], begin: Callable[[], AsyncGenerator[T, None]], **limits: Any
@@ -127,7 +184,7 @@ class InThread:
         return begin()
 
     def gather(self, jobs: Sequence[Callable[[], AsyncGenerator[T, None]]], **limits: Any) -> NonBlocking[T]:
-        """As `OnLoop.gather`, in threads. Empty lots come while there is nothing else."""
+        """As `OnLoop.gather`, in threads. Empty lists come while there is nothing else."""
         in_threads = [partial(_blocking, job) for job in jobs]
         return NonBlocking(Gather(in_threads, idle=list, name="gather", **limits))
 
@@ -149,13 +206,13 @@ Mode: TypeAlias = OnLoop | InThread
 class TwoModeSource(DataSource[R]):
     """The base of sources that are written once: `_open` returns an answer."""
 
-    async def _open(self, request: R, mode: Mode) -> AsyncReading:
+    async def _open(self, request: R, mode: Mode) -> Reading:
         raise NotImplementedError
 
     def read(self, request: R) -> Reading:
         return in_thread(finish(self._open(request, InThread())))
 
-    async def aread(self, request: R) -> AsyncReading:
+    async def aread(self, request: R) -> Reading:
         return await self._open(request, OnLoop())
 
 

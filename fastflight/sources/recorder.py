@@ -9,7 +9,7 @@ What is missing before a row is stored with it as a `Gap`: the server was down, 
 lost, the tap has dropped chunks before the recorder took them, or the disk did not store them. A gap begins at the last
 moment at which everything is known to be stored, and ends when the line is read again.
 
-If the disk fails, live traffic goes on. The recorder tries again, at growing intervals, and takes the lots that were
+If the disk fails, live traffic goes on. The recorder tries again, at growing intervals, and takes the rows that were
 not stored from the tap again; what the tap has dropped by then is missing. `Device.recording` holds the state as text,
 so that live sessions can report it.
 """
@@ -41,7 +41,7 @@ GATHER_BYTES = KEPT_BYTES // 4
 # Seconds between tries after a failure. A full disk may have room in a moment, or only when somebody has cleaned up.
 FIRST_RETRY_SECONDS = 0.5
 LAST_RETRY_SECONDS = 30.0
-# A larger chunk may not fit into one record of the log with the rest of its lot. Only writes to a device can be so
+# A larger chunk may not fit into one record of the log with the chunks around it. Only writes to a device can be so
 # large.
 MAX_PIECE_BYTES = 32 * 1024 * 1024
 

@@ -1,8 +1,8 @@
 """`recording`: reads the recorded traffic of a device as rows, from its log.
 
 A reading covers the rows that are stored when it begins. Where rows are missing, a note gives their numbers, the reason
-and, for damage, the place in the files. The sync path reads in the caller's thread; the async path reads and decodes
-each lot in a thread of the loop's pool.
+and, for damage, the place in the files. The sync path reads in the caller's thread, the async path in threads of the
+loop's pool.
 
 `parts` divides a request along the stored segments, for clients that read with several streams.
 """
@@ -10,35 +10,38 @@ each lot in a thread of the loop's pool.
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Protocol
+from typing import Any, Protocol, TypeAlias
 
 import structlog
 
-from fastflight.concurrency import off_loop
 from fastflight.errors import RequestError, TransportError
 from fastflight.gap import Gap, Why, microseconds
 from fastflight.log import Extent, LogStatistics, NumberedRows, Range, StoredRows
 from fastflight.service.requests import Recording
-from fastflight.service.source import AsyncReading, DataSource, Estimate, Lot, Noted, Part, Parts, Reading, Takes
-from fastflight.sources.reading import abegin, begin
-from fastflight.sources.recorded_rows import Replay, chunks_of
+from fastflight.service.source import Batches, Estimate, Noted, Part, Parts, Reading, Takes
+from fastflight.sources.following import LIMIT
+from fastflight.sources.modes import Mode, TwoModeSource, begin
+from fastflight.sources.recorded_rows import RecordedChunks, RecordedLines, chunks_of
 from fastflight.sources.session_lines import LINE_CUTS
 from fastflight.tables import LineParser
 
 log = structlog.get_logger(__name__)
 
-# The size of a lot: enough to make the switch to a thread cheap, and little enough to hold in memory.
-LOT_BYTES = 2 * 1024 * 1024
+# The size of a list of batches: enough to make the switch to a thread cheap, and little enough to hold in memory.
+STEP_BYTES = 2 * 1024 * 1024
 # The stored size that is worth a stream of its own.
 PART_BYTES = 64 * 1024 * 1024
 # How far the row before a range that the device sent is looked for. What was sent to the device stands between.
 LOOK_BACK_ROWS = 64
-# A lot ends after this many items of the log even if they give no rows, so that the caller can check for cancellation.
-LOT_ITEMS = 256
+# A list ends after this many items of the log even if they give no rows: the caller checks for cancellation then.
+STEP_ITEMS = 256
+
+COMPLETE = "end of recording"
+Rows: TypeAlias = RecordedChunks | RecordedLines
 
 
 class Readable(Protocol):
@@ -65,7 +68,7 @@ class ReadableStore(Protocol):
 Parsers = Callable[[str], tuple[LineParser, int | None]]
 
 
-class RecordingSource(DataSource[Recording]):
+class RecordingSource(TwoModeSource[Recording]):
     """The source of `recording` requests.
 
     `listed` returns a recording whose name the store has just listed; by default the store does. `parsers` returns the
@@ -79,13 +82,11 @@ class RecordingSource(DataSource[Recording]):
         self._parsers = parsers
         self._listed = listed or store.log
 
-    def read(self, request: Recording) -> Reading:
-        replay, lots = self._open(request)
-        return begin(replay, lots)
-
-    async def aread(self, request: Recording) -> AsyncReading:
-        replay, lots = await off_loop(self._open, request)
-        return await abegin(replay, _alots(lots))
+    async def _open(self, request: Recording, mode: Mode) -> Reading:
+        rows, found, batches = await mode.run(self._begin, request)
+        reading = await begin(rows, mode.each(batches))
+        reading.summary = lambda: {"ended": LIMIT if rows.full else COMPLETE, **rows.summary(), **found}
+        return reading
 
     def describe(self, request: Recording) -> Estimate:
         """Return the schema, and the number of rows if it is known.
@@ -96,7 +97,7 @@ class RecordingSource(DataSource[Recording]):
 
     def _describe(self, request: Recording, log: Readable) -> Estimate:
         parser, _ = self._parser(request)
-        schema = Replay(request, parser).schema
+        schema = _rows_of(request, parser).schema
         extents = log.extents(range_of(request))
         if (
             parser is not None
@@ -150,18 +151,23 @@ class RecordingSource(DataSource[Recording]):
             ]
         )
 
-    def _open(self, request: Recording) -> tuple[Replay, Generator[Lot, None, None]]:
-        """Return the replay and its lots. `RequestError` for a request that is wrong, `UnknownName` for its name."""
+    def _begin(self, request: Recording) -> tuple[Rows, dict[str, Any], Generator[Batches, None, None]]:
+        """Return the rows, what the store has found for the summary, and the batches.
+
+        `RequestError` for a request that is wrong, `UnknownName` for its name.
+        """
         log, range_ = self._store.log(request.name), range_of(request)
         parser, end = self._parser(request)
-        replay = Replay(request, parser)
+        rows = _rows_of(request, parser)
         if end is not None:
             range_ = replace(range_, until_seq=end - 1 if range_.until_seq is None else min(range_.until_seq, end - 1))
         extents = log.extents(range_)
-        replay.stored = {"parts": len(extents), "bytes": sum(extent.bytes for extent in extents)}
-        if parser is not None or request.format != "bytes":
-            replay.begin(_begins_line(log, range_))
-        return replay, _lots(replay, log, range_)
+        # Places that cannot be read are known at the end.
+        stored = {"parts": len(extents), "bytes": sum(extent.bytes for extent in extents)}
+        found: dict[str, Any] = {"damage": [], "stored": stored}
+        if isinstance(rows, RecordedLines):
+            rows.begin(_begins_line(log, range_))
+        return rows, found, _batches(rows, found, log, range_)
 
     def _parser(self, request: Recording) -> tuple[LineParser | None, int | None]:
         if request.as_ is None:
@@ -209,35 +215,25 @@ def _begins_line(log: Readable, range_: Range) -> bool:
     return False
 
 
-def _lots(replay: Replay, log: Readable, range_: Range) -> Generator[Lot, None, None]:
+def _rows_of(request: Recording, parser: LineParser | None) -> Rows:
+    """Return the object that makes the rows. `parser` is that of typed rows. `RequestError` for a wrong request."""
+    return RecordedChunks(request) if parser is None and request.format == "bytes" else RecordedLines(request, parser)
+
+
+def _batches(rows: Rows, found: dict[str, Any], log: Readable, range_: Range) -> Generator[Batches, None, None]:
     yield []
-    lot: Lot = []
+    ready: Batches = []
     size = count = 0
     with closing(log.read(range_)) as items:
         for item in items:
-            if replay.full:
+            if rows.full:
                 break
-            batches = replay.feed(item)
-            lot += batches
+            batches = rows.add(item)
+            ready += batches
             count += 1
             size += sum((each.batch if isinstance(each, Noted) else each).nbytes for each in batches)
-            if size >= LOT_BYTES or count >= LOT_ITEMS:
-                yield lot
-                lot, size, count = [], 0, 0
-    replay.damage = list(log.statistics().damage)
-    yield lot + replay.finish()
-
-
-async def _alots(lots: Generator[Lot, None, None]) -> AsyncGenerator[Lot, None]:
-    fetching = False
-    try:
-        while True:
-            fetching = True
-            lot = await off_loop(next, lots, None, discard=lambda _: lots.close())
-            fetching = False
-            if lot is None:
-                return
-            yield lot
-    finally:
-        if not fetching:  # a fetch that is still running closes `lots` in its thread
-            lots.close()
+            if size >= STEP_BYTES or count >= STEP_ITEMS:
+                yield ready
+                ready, size, count = [], 0, 0
+    found["damage"] = list(log.statistics().damage)
+    yield ready + rows.finish()

@@ -6,7 +6,7 @@ holds the first byte of the line.
 
 A line is never joined across a gap. In `lines`, the text before the gap and the text after it, up to the next line end,
 are two rows; in `jsonl` and `csv` both are rejected, since half a number still looks like a number. For the same
-reason these two formats set the first line aside, unless it is known to begin where the reading begins. A note between
+reason these two formats reject the first line, unless it is known to begin where the reading begins. A note between
 the rows before and after reports the gap: `{"gap": {...}}`, with `Gap.details`.
 """
 
@@ -15,14 +15,14 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import pyarrow as pa
 
 from fastflight.errors import RequestError
 from fastflight.gap import Gap, Why, moment
 from fastflight.service.requests import DeviceSession
-from fastflight.service.source import Noted, Summary
+from fastflight.service.source import Batches, Noted, Summary
 from fastflight.sources.misfits import MisfitNotice
 from fastflight.sources.row_layout import RowLayout
 from fastflight.sources.session_lines import LineSplitter, SessionLine, known_time
@@ -50,8 +50,6 @@ REQUEST = pa.field("request", pa.bool_(), nullable=False)
 LINES_SCHEMA = pa.schema([*_PLACE, pa.field("text", pa.string(), nullable=False)])
 DIRECTIONS = ("rx", "tx")
 CUT = "the line was cut by a gap"
-
-Batch: TypeAlias = pa.RecordBatch | Noted
 
 
 class SessionRows:
@@ -107,37 +105,25 @@ class SessionRows:
         if self._lines is not None:
             self._lines = LineSplitter(begins_line)
 
-    def feed(self, items: Iterable[Chunk | Gap]) -> list[Batch]:
+    def feed(self, items: Iterable[Chunk | Gap]) -> Batches:
         """Take the next traffic and return the batches that are ready."""
-        ready: list[Batch] = []
+        ready: Batches = []
         for item in items:
             if self.full:
                 return ready
             if isinstance(item, Gap):
                 self._missed(item, ready)
             else:
-                if item.cut in REQUEST_CUTS:
-                    ready += self.end_line(item.cut)
-                elif item.unread is not None and self._next is not None and self._after_gap != item.seq:
-                    since, until = item.unread
-                    self._missed(line_lost(item.seq, item.cut, since, until), ready)
+                self._cut(item, ready)
                 self._take(item, ready)
         return ready if self.full else ready + self.due()
-
-    def end_line(self, cut: str) -> list[Batch]:
-        """End the unfinished line, because the next chunk does not continue it."""
-        ready: list[Batch] = []
-        if self._lines is not None:
-            for line in self._lines.end(cut):
-                self._add(line, ready)
-        return ready
 
     @property
     def after_gap(self) -> int | None:
         """The number of the first chunk after the last gap that was reported."""
         return self._after_gap
 
-    def due(self) -> list[Batch]:
+    def due(self) -> Batches:
         """Return the rows whose flush time is over, and a note on misfits if one is due."""
         deadline = self.deadline
         ready = self._flush() if deadline is not None and self._clock() >= deadline else []
@@ -145,12 +131,11 @@ class SessionRows:
             ready.append(Noted(empty(self.schema), note))
         return ready
 
-    def finish(self) -> list[Batch]:
+    def finish(self) -> Batches:
         """Return the remaining batches."""
-        ready: list[Batch] = []
-        if self._lines is not None and not self.full:
-            for line in self._lines.end("the session ended within the line"):
-                self._add(line, ready)
+        ready: Batches = []
+        if not self.full:
+            self._end_line("the session ended within the line", ready)
         return ready + self._flush()
 
     def summary(self) -> Summary:
@@ -170,10 +155,22 @@ class SessionRows:
         limit = self._request.limit_rows
         return None if limit is None else limit - self._rows
 
-    def _missed(self, gap: Gap, ready: list[Batch]) -> None:
+    def _cut(self, chunk: Chunk, ready: Batches) -> None:
+        """Report what is missing before a chunk, and end the line that it does not continue."""
+        if not chunk.cut or (chunk.cut not in REQUEST_CUTS and self._next is None):
+            return  # `begin` has said whether the first chunk begins a line
+        if chunk.cut in REQUEST_CUTS or chunk.unread is None:
+            self._end_line(chunk.cut, ready)
+        elif self._after_gap != chunk.seq:
+            self._missed(line_lost(chunk.seq, chunk.cut, *chunk.unread), ready)
+
+    def _end_line(self, reason: str, ready: Batches) -> None:
         if self._lines is not None:
-            for line in self._lines.end(gap.detail or CUT):
+            for line in self._lines.end(reason):
                 self._add(line, ready)
+
+    def _missed(self, gap: Gap, ready: Batches) -> None:
+        self._end_line(gap.detail or CUT, ready)
         ready += self._flush()
         self._gap = gap
         self._since = self._clock()
@@ -181,7 +178,7 @@ class SessionRows:
         self._lost += gap.rows or 0
         self._next = self._after_gap = gap.last + 1
 
-    def _take(self, chunk: Chunk, ready: list[Batch]) -> None:
+    def _take(self, chunk: Chunk, ready: Batches) -> None:
         self._bytes[chunk.direction] += len(chunk.data)
         self._next = chunk.seq + 1
         if self._lines is None:
@@ -196,7 +193,7 @@ class SessionRows:
         if self.full and self._lines.partial_seq is not None:
             self._next = self._lines.partial_seq
 
-    def _add(self, row: Chunk | SessionLine, ready: list[Batch]) -> None:
+    def _add(self, row: Chunk | SessionLine, ready: Batches) -> None:
         if not self._waiting and self._gap is None:
             self._since = self._clock()
         self._waiting.append(row)
@@ -206,7 +203,7 @@ class SessionRows:
         if len(self._waiting) >= enough or self._waiting_bytes >= BATCH_BYTES:
             ready += self._flush()
 
-    def _flush(self) -> list[Batch]:
+    def _flush(self) -> Batches:
         """Return all waiting rows and notes as at most one batch."""
         waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
         gap, self._gap = self._gap, None

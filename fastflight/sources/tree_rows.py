@@ -21,7 +21,7 @@ from fastflight.device import WrittenTree
 from fastflight.errors import DataError
 from fastflight.service.choices import MAX_FILES
 from fastflight.service.requests import MAX_PATH_CHARACTERS
-from fastflight.service.source import Acknowledge, Lot, Noted, Progress, Summary
+from fastflight.service.source import Acknowledge, Batches, Noted, Progress, Summary
 from fastflight.tables.bare import empty
 
 SCHEMA = pa.schema(
@@ -57,7 +57,7 @@ class TreeRows:
         self._files = 0
         self._bytes = 0
 
-    def feed(self, path: str, piece: bytes) -> Lot:
+    def feed(self, path: str, piece: bytes) -> Batches:
         """Take the next bytes of a file and return the batches that are ready.
 
         An empty `piece` says that no bytes have come for a while; all waiting rows are returned.
@@ -77,7 +77,7 @@ class TreeRows:
         self._offset = 0
         self._files += 1
 
-    def flush(self) -> Lot:
+    def flush(self) -> Batches:
         """Return the waiting rows, with the digests that have not been reported."""
         digests, self._digests = self._digests, []
         batch = self._batch() if self._waiting else empty(SCHEMA)

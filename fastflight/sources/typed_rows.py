@@ -307,19 +307,14 @@ class _Lines:
             for item in items:
                 check()
                 self.next_seq = item.last + 1
-                yield from self._missed(item) if isinstance(item, Gap) else self._lines(item)
-
-    def _missed(self, missing: Gap) -> list[SessionLine]:
-        if missing.why == Why.UNUSED:  # the next row says whether it begins a line
-            return []
-        self.missing.append(missing)
-        return self._splitter.end(CUT)
-
-    def _lines(self, rows: NumberedRows) -> Iterator[SessionLine]:
-        for chunk in chunks_of(rows):
-            if chunk.cut:
-                yield from self._splitter.end(chunk.cut)
-            yield from self._splitter.feed(chunk)
+                if isinstance(item, NumberedRows):
+                    for chunk in chunks_of(item):
+                        if chunk.cut:
+                            yield from self._splitter.end(chunk.cut)
+                        yield from self._splitter.feed(chunk)
+                elif item.why != Why.UNUSED:  # after unused numbers, the next row says whether it begins a line
+                    self.missing.append(item)
+                    yield from self._splitter.end(CUT)
 
 
 def _first_lines(log: Readable) -> list[SessionLine]:

@@ -56,7 +56,7 @@ class SqlEngine:
             return Prepared(run.schema, run.parameters)
 
     def execute(self, query: str, identity: Identity = ANYBODY, parameters: Parameters = None) -> Reading:
-        """Run a query. Closing the lots of the answer ends it.
+        """Run a query. Closing the answer ends it.
 
         `parameters` are values in order or by name, or a batch with one row. `RequestError` for what is wrong with the
         query, `QueryLimit` if it reaches a limit, and what reading the tables raises.
@@ -66,7 +66,7 @@ class SqlEngine:
         run = Run(self._tables, self._workers, identity)
         try:
             run.ask(query, row)
-            return Reading(run.schema, run.lots(), run.summary)
+            return Reading(run.schema, run.batches(), run.summary)
         except BaseException:
             run.close()
             raise

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from fastflight.access.identity import Identity
 from fastflight.errors import FastFlightError, QueryLimit, RequestError, SourceError
-from fastflight.service.source import Lot
+from fastflight.service.source import Batches
 from fastflight.sql.frames import Frame, Kind
 from fastflight.sql.names import shown
 from fastflight.sql.process import Worker, Workers
@@ -83,13 +83,13 @@ class Run:
         listed = self._tables.listing(self._identity) if named.lists else ()
         return {"tables": files, "listed": [[each.device, each.name] for each in listed]}
 
-    def lots(self) -> Generator[Lot, None, None]:
-        """Yield the rows of the result, and empty lots while there are none."""
+    def batches(self) -> Generator[Batches, None, None]:
+        """Yield the rows of the result, and empty lists while there are none."""
         try:
             yield []
             self._began = time.monotonic()
             while (frame := self._message()) is None or frame.kind != Kind.END:
-                lot: Lot = []
+                ready: Batches = []
                 if frame is not None:
                     batch = read_rows(frame.payload, self.schema)
                     if batch.nbytes > self._limits.row_bytes:  # the worker sends more only for a single row
@@ -97,10 +97,10 @@ class Run:
                     self.rows += batch.num_rows
                     if self.rows > self._limits.rows:
                         raise self._limit("rows")
-                    lot.append(batch)
+                    ready.append(batch)
                     self._check_time()
                 self._left -= time.monotonic() - self._began
-                yield lot
+                yield ready
                 self._began = time.monotonic()
             self._ended = True
             if self._explains and self._facts:

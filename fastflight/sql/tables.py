@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing
+from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache, partial
@@ -30,7 +30,6 @@ from fastflight.service.requests import DeviceFile, Recording, Request
 from fastflight.service.resolve import plain
 from fastflight.service.source import Noted, Reading
 from fastflight.sources import DeviceFiles
-from fastflight.sources.file_cache import Content
 from fastflight.sources.file_rows import summary_of
 from fastflight.sources.recorded_rows import WAITED
 from fastflight.sources.recording import Readable
@@ -143,21 +142,12 @@ class Tables:
             if name.lower() == GAPS:
                 return self._gaps(request, folder, check)
             return (self._recording if request.as_ is None else self._rows)(request, folder, check)
-        fetching = self._files.fetch(request)
-        try:
-            while True:
-                next(fetching)
-                check()
-        except StopIteration as fetched:
-            content: Content = fetched.value
-        finally:
-            fetching.close()
-        with closing(content):
+        with closing(self._files.fetch(request, check)) as content:
             reading = self._files.rows(request, content)
             arrow, rows = _write(reading, folder, check)
             # As in the trailer of a `device.file` request: rejected rows, cells that became null, notes.
             facts = summary_of(reading.schema) or combined([reading.summary()])
-            return TableFiles(arrow, {"from": content.origin, "rows": rows, "bytes": content.size, **facts})
+            return TableFiles(arrow, {"from": content.origin, "rows": rows, "bytes": content.spool.size, **facts})
 
     def _request(self, identity: Identity, path: Sequence[str]) -> DeviceFile | Recording:
         """Return the request for the rows of a file or a recording."""
@@ -298,7 +288,7 @@ class Tables:
 
 @lru_cache(MAX_KNOWN_FILES)
 def _time_column(file: Path) -> str:
-    """Return how the time of a row is read from a Parquet file, as `sources.recorded_rows.Replay` gives it.
+    """Return how the time of a row is read from a Parquet file, as `sources.recorded_rows.RecordedChunks` gives it.
 
     DuckDB skips what is outside of a range of times only for a plain column: a file without any cut has one.
     """
@@ -315,13 +305,11 @@ def _write(reading: Reading, folder: WorkerFolder, check: Callable[[], None]) ->
     schema = plain(reading.schema).remove_metadata()
 
     def batches() -> Iterator[pa.RecordBatch]:
-        for lot in reading.all_lots():
+        for ready in reading:
             check()
-            yield from ((item.batch if isinstance(item, Noted) else item).cast(schema) for item in lot)
+            yield from ((each.batch if isinstance(each, Noted) else each).cast(schema) for each in ready)
 
-    with ExitStack() as closed:
-        if not reading.is_whole:
-            closed.callback(reading.lots.close)  # type: ignore[attr-defined]
+    with closing(reading):
         return folder.write(schema, batches())
 
 

@@ -12,7 +12,7 @@ import asyncio
 import itertools
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable
 from functools import partial
 from statistics import median
 from typing import Any
@@ -109,8 +109,8 @@ def _alone(source: Source[Any], request: Any, is_small: bool) -> Figures:
     """Iterate the source here."""
     began = time.perf_counter()
     if source.read is not None:
-        lots: Iterator[list[Any]] = source.read(request).all_lots()
-        size = sum(batch.nbytes for lot in lots for batch in lot)
+        reading: Iterable[list[Any]] = source.read(request)
+        size = sum(batch.nbytes for batches in reading for batch in batches)
     else:
         size = asyncio.run(_aread(source.aread, request))
     seconds = time.perf_counter() - began
@@ -118,7 +118,7 @@ def _alone(source: Source[Any], request: Any, is_small: bool) -> Figures:
 
 
 async def _aread(aread: Any, request: Any) -> int:
-    return sum([batch.nbytes async for lot in (await aread(request)).all_lots() for batch in lot])
+    return sum([batch.nbytes async for batches in await aread(request) for batch in batches])
 
 
 def _calls(loaders: Loaders, location: str, ticket: bytes, first: Answer, clients: int, seconds: float) -> Figures:

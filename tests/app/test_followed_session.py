@@ -19,7 +19,7 @@ from fastflight.app.routes import Routes
 from fastflight.errors import BusyError, FastFlightError, RequestError, Stopped, TransportClosed
 from fastflight.gap import Gap
 from fastflight.service.requests import SERVER_DRAINING, DeviceSession
-from fastflight.service.source import AsyncReading, Lot, Noted
+from fastflight.service.source import Batches, Noted, Reading
 from fastflight.sources.following import LIMIT
 from fastflight.sources.session_rows import LINES_SCHEMA
 from tests.support.refusals import refused
@@ -54,7 +54,7 @@ class Owner:
     async def aroute(self, device: str) -> None:
         """It is always there."""
 
-    async def read(self, request: DeviceSession) -> AsyncReading:
+    async def read(self, request: DeviceSession) -> Reading:
         self.asked.append(request)
         part = self._parts[0]
         if part.refusals:
@@ -64,7 +64,7 @@ class Owner:
         names = request.columns or LINES_SCHEMA.names
         schema = pa.schema([LINES_SCHEMA.field(name) for name in names])
 
-        async def lots() -> AsyncIterator[Lot]:
+        async def batches() -> AsyncIterator[Batches]:
             for seq in range(begin, part.last + 1):
                 row = pa.record_batch([[seq], [0], [f"line {seq}"]], schema=LINES_SCHEMA).select(names)
                 yield [row] if seq % 2 else [Noted(row, {"gap": Gap(seq, seq).details()})]
@@ -74,7 +74,7 @@ class Owner:
         def drain() -> None:
             self.drained += 1
 
-        return AsyncReading(schema, lots(), lambda: cast(dict[str, Any], part.end), drain)
+        return Reading(schema, batches(), lambda: cast(dict[str, Any], part.end), drain)
 
 
 class Passed:
@@ -94,8 +94,8 @@ def follow(owner: Owner, **keys: Any) -> Passed:
         request = DeviceSession(device="board", reconnect=True, format="lines", **keys)
         reading = await FollowedSession(request, owner.read, cast(Routes, owner)).open()
         passed.schema = reading.schema
-        async for lot in reading.all_lots():
-            for item in lot:
+        async for batches in reading:
+            for item in batches:
                 batch, note = (item.batch, item.note) if isinstance(item, Noted) else (item, {})
                 assert batch.schema.names == reading.schema.names
                 passed.rows += batch.to_pylist()
@@ -182,8 +182,8 @@ def test_a_server_that_drains_ends_the_session_while_it_waits_for_the_next_owner
         reading = await FollowedSession(request, owner.read, cast(Routes, owner)).open()
         assert reading.drain is not None
         with refused(Stopped, where="board"):
-            async for lot in reading.all_lots():
-                last = cast(pa.RecordBatch, lot[0].batch if isinstance(lot[0], Noted) else lot[0])
+            async for batches in reading:
+                last = cast(pa.RecordBatch, batches[0].batch if isinstance(batches[0], Noted) else batches[0])
                 if last["seq"][0].as_py() == 4:
                     asyncio.get_running_loop().call_later(0.02, reading.drain)
 

@@ -60,11 +60,11 @@ def test_a_stream_that_is_not_read_ends_at_the_owner_as_well(routes: Routes, rec
         request = DeviceSession(device="demo", reconnect=reconnect)
         reading = await forwarded(routes).aread(request)
         assert routes.open_streams == 1
-        await cast(Any, reading.lots).aclose()
+        await reading.aclose()
         assert routes.open_streams == 0
         sync = forwarded(routes).read(request)
         assert routes.open_streams == 1
-        cast(Any, sync.lots).close()
+        sync.close()
         assert routes.open_streams == 0
 
     asyncio.run(scenario())
@@ -104,10 +104,10 @@ def test_an_error_of_the_input_of_an_exchange_is_that_of_the_exchange(routes: Ro
         )
         try:
             with pytest.raises(DataError, match=said):
-                async for _ in reading.all_lots():
+                async for _ in reading:
                     pass
         finally:
-            await cast(Any, reading.lots).aclose()
+            await reading.aclose()
         assert routes.open_streams == 0
 
     asyncio.run(scenario())
@@ -170,14 +170,14 @@ def test_a_stream_is_never_opened_again_after_its_first_row(request_: Any) -> No
         routes.connection = lambda location: cast(ServerConnection, owner)  # type: ignore[method-assign]
         rows = []
         with refused(TransportClosed):
-            for lot in forwarded(routes).read(request_).all_lots():
-                rows += lot
+            for batches in forwarded(routes).read(request_):
+                rows += batches
         assert len(rows) == owner.asked == 1
 
         async def scenario() -> None:
             with refused(TransportClosed):
-                async for lot in (await forwarded(routes).aread(request_)).all_lots():
-                    rows.extend(lot)
+                async for batches in await forwarded(routes).aread(request_):
+                    rows.extend(batches)
 
         asyncio.run(scenario())
         assert len(rows) == owner.asked == 2

@@ -23,7 +23,7 @@ from fastflight.concurrency import Shards
 from fastflight.server import FlightServer
 from fastflight.service import Catalog
 from fastflight.service.requests import DeviceExec
-from fastflight.service.source import AsyncReading
+from fastflight.service.source import Reading
 from tests.support.function_source import FunctionSource
 from tests.support.servers import serving
 
@@ -202,7 +202,7 @@ def test_what_waits_for_its_device_ends_at_once_and_is_not_begun(number: signal.
     """Flight has no way to take such a call back but to leave: the server would wait on, and run the code after all."""
     asked, given_up = threading.Event(), threading.Event()
 
-    async def waiting(request: DeviceExec) -> AsyncReading:
+    async def waiting(request: DeviceExec) -> Reading:
         asked.set()
         try:
             await asyncio.Event().wait()

@@ -20,7 +20,7 @@ from fastflight.errors import BusyError, RequestError, Stopped, TransportClosed,
 from fastflight.server import FlightServer
 from fastflight.service import Catalog
 from fastflight.service.requests import Mock, Request
-from fastflight.service.source import Estimate, Lot, Part, Parts, Reading
+from fastflight.service.source import Batches, Estimate, Part, Parts, Reading
 from fastflight.sources import mock
 from tests.support.function_source import FunctionSource
 from tests.support.refusals import refused
@@ -86,7 +86,7 @@ class Servers:
             self.answered.put(self.may_answer.wait(SOON))
         schema = pa.schema([("other", pa.int64())]) if number == request.other else SCHEMA
 
-        def lots() -> Iterator[Lot]:
+        def batches() -> Iterator[Batches]:
             try:
                 yield [pa.record_batch([pa.array([number])], schema=schema)]
                 if number == request.bad:
@@ -96,7 +96,7 @@ class Servers:
             finally:
                 self.ended.release()
 
-        return Reading(schema, lots(), lambda: {"numbers": [number]})
+        return Reading(schema, batches(), lambda: {"numbers": [number]})
 
 
 @pytest.fixture
@@ -138,7 +138,7 @@ def test_parts_in_order_are_the_whole(servers: Servers, client: EitherClient, mo
     table, summary = client.read(servers.locations[0], request, parallel=parallel)
     assert table.equals(whole)
     assert summary["rows"] == 1003
-    assert summary["bytes"] == mock.describe(request).bytes
+    assert summary["bytes"] == mock.SOURCE.describe(request).bytes
     assert [part["rows"] for part in summary["endpoints"]] == [100, 200, 100, 200, 100, 200, 103]
 
 

@@ -14,7 +14,7 @@ from fastflight.gateway.backend import RAW
 from fastflight.runtime import outgoing
 from fastflight.server import answers, exchanges, incoming, uploads
 from fastflight.simulator import samples
-from fastflight.sources import content, device_exec, device_file, fleet_file, fleet_rows, following, reading, tree_rows
+from fastflight.sources import content, device_exec, device_file, fleet_rows, following, modes, tree_rows
 from tests.flight.conftest import BoardServer, Serve, command, simulated
 
 # A request that waits for longer finds a device that nobody gives back.
@@ -36,32 +36,29 @@ READS: dict[str, dict[str, Any]] = {
 Steps = list[tuple[Any, str]]
 # What a request takes from its device to the first batch, and on to the end. One that does not come by a step succeeds.
 OWN_STEPS: dict[str, Steps] = {
-    "file": [(device_file.WholeRows, "lots"), (device_file.Spool, "afeed")],
+    "file": [(device_file.WholeRows, "batches"), (device_file.Spool, "afeed")],
     "listing": [],
     "tree": [(tree_rows.TreeRows, "feed")],
     "exec": [(device_exec.LineRows, "feed")],
     "fleet": [
         (fleet_rows.FleetRows, "begin"),
         (fleet_rows.FleetRows, "labelled"),
-        (fleet_file._Lots, "__init__"),
     ],
     "session": [(following.Following, "feed")],
 }
 SYNC_STEPS: Steps = [
-    (answers, "Packer"),
     (answers, "Interruptible"),
 ]
 ASYNC_STEPS: Steps = [
-    (outgoing, "Packer"),
     (answers, "memory_of"),
 ]
 STEPS: Steps = [
-    (reading, "_schema"),
-    (outgoing.Packer, "packed"),
-    (answers, "Account"),
-    (answers, "joined"),
-    (outgoing.Account, "sending"),
-    (outgoing.Account, "trailer"),
+    (modes, "Reading"),
+    (answers, "Outgoing"),
+    (outgoing.Outgoing, "_begin"),
+    (outgoing.Outgoing, "_messages"),
+    (outgoing.Outgoing, "sent"),
+    (outgoing.Outgoing, "trailer"),
 ]
 WRITE_STEPS: Steps = [
     (content.FileContent, "start"),
@@ -74,8 +71,8 @@ WRITE_STEPS: Steps = [
 ]
 EXCHANGE_STEPS: Steps = [
     (following.Following, "feed"),
-    (outgoing.Packer, "packed"),
-    (answers, "Account"),
+    (outgoing.Outgoing, "_messages"),
+    (outgoing.Outgoing, "sent"),
     (incoming, "vet_batch"),
     (exchanges, "held_bytes"),
     (exchanges.threading.Thread, "start"),

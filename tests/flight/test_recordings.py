@@ -26,8 +26,8 @@ from fastflight.service import Catalog
 from fastflight.sources import Recordings, device_actions, device_sources, recording_actions, recording_source
 from fastflight.sources import recorder as recorder_module
 from fastflight.sources.metrics import recording_metrics
+from fastflight.sources.numbering import NUMBERS_PER_SECOND
 from fastflight.sources.recorded_rows import log_batch
-from fastflight.sources.recordings import NUMBERS_PER_SECOND
 from fastflight.sources.tidying import Tidying
 from fastflight.transport.chunk_buffer import Chunk
 from tests.log.disks import FailingDisk
@@ -253,8 +253,9 @@ def test_damage_is_told_with_its_place_and_never_served(tmp_path: Path, mode: st
     with Store(tmp_path, sync_ms=0) as store:
         log = store.open("demo")
         for first in (0, 10, 20):
-            lot = [Chunk(number, number * 1000, "rx", b"reading %d\n" % number) for number in range(first, first + 10)]
-            log.append(log_batch(lot, {})).result()
+            numbers = range(first, first + 10)
+            chunks = [Chunk(number, number * 1000, "rx", b"reading %d\n" % number) for number in numbers]
+            log.append(log_batch(chunks, {})).result()
     path = tmp_path / "recordings.db"
     data = bytearray(path.read_bytes())
     data[data.index(b"reading 15")] ^= 1
@@ -342,8 +343,8 @@ def test_parts_have_together_what_the_whole_has(tmp_path: Path, monkeypatch: pyt
         log = store.open("demo")
         for first in range(0, 300, 10):
             gap = 5 if first >= 150 else 0
-            lot = [Chunk(n, n * 1000, "rx", bytes(100)) for n in range(first, first + 10)]
-            log.append(log_batch(lot, {}), first=first + gap).result()
+            chunks = [Chunk(n, n * 1000, "rx", bytes(100)) for n in range(first, first + 10)]
+            log.append(log_batch(chunks, {}), first=first + gap).result()
             compact(store, file_bytes=0, least=1)
     with recording(tmp_path, "sim:?telemetry=0") as (board, _):
         board.act("recording.stop", device="demo")  # else the board's first words come between two looks

@@ -110,5 +110,5 @@ def test_settings_say_how_a_file_is_written_unless_the_request_does(
     with Inventory({"demo": f"sim:?files={tmp_path}&telemetry=0"}) as inventory:
         files = DeviceFiles(inventory, keys_of=lambda device, path: settings.get(path))
         reading = files.read(DeviceFile(device="demo", path="/log-1.csv", **said))
-        rows = pa.Table.from_batches([batch for lot in reading.all_lots() for batch in lot], reading.schema)
+        rows = pa.Table.from_batches([batch for batches in reading for batch in batches], reading.schema)
     assert rows.column(1).to_pylist() == temperatures

@@ -25,7 +25,7 @@ from fastflight.server import Action, FlightServer, Tls
 from fastflight.server.deadlines import Deadlines
 from fastflight.service import Catalog, DataSource
 from fastflight.service.requests import Demands, Request, Verb
-from fastflight.service.source import Acknowledge, AsyncReading, Lot, Noted, Progress, Reading, Summary
+from fastflight.service.source import Acknowledge, Batches, Noted, Progress, Reading, Summary
 from fastflight.sources import mock
 from tests.support.function_source import FunctionSource
 from tests.support.waiting import until
@@ -97,9 +97,9 @@ class Trials:
     def read(self, request: Trial) -> Reading:
         if request.at_open:
             raise ERRORS[request.error]
-        return Reading(self.schema(request), self._lots(request), lambda: {"sha256": "abc"})
+        return Reading(self.schema(request), self._batches(request), lambda: {"sha256": "abc"})
 
-    def _lots(self, request: Trial) -> Iterator[Lot]:
+    def _batches(self, request: Trial) -> Iterator[Batches]:
         try:
             self.begun.set()
             for _ in range(request.silences):
@@ -115,12 +115,12 @@ class Trials:
         finally:
             self.closed.set()
 
-    async def aread(self, request: Trial) -> AsyncReading:
+    async def aread(self, request: Trial) -> Reading:
         if request.at_open:
             raise ERRORS[request.error]
-        return AsyncReading(self.schema(request), self._alots(request), lambda: {"sha256": "abc"})
+        return Reading(self.schema(request), self._abatches(request), lambda: {"sha256": "abc"})
 
-    async def _alots(self, request: Trial) -> AsyncIterator[Lot]:
+    async def _abatches(self, request: Trial) -> AsyncIterator[Batches]:
         try:
             self.begun.set()
             for _ in range(request.silences):

@@ -13,7 +13,7 @@ import pytest
 
 from fastflight.errors import DeviceError, FastFlightError, FileMissing
 from fastflight.service.requests import Request
-from fastflight.service.source import AsyncReading, Lot, Reading, Summary
+from fastflight.service.source import Batches, Reading, Summary
 from tests.support.function_source import FunctionSource
 
 from .conftest import SCHEMA, TrialServer, trial_server
@@ -55,14 +55,14 @@ def batch(number: int) -> pa.RecordBatch:
 
 
 @dataclass
-class Batches:
+class Failing:
     request: FailingRequest
     given: int = 0
 
-    def __iter__(self) -> Iterator[Lot]:
+    def __iter__(self) -> Iterator[Batches]:
         return self
 
-    def __next__(self) -> Lot:
+    def __next__(self) -> Batches:
         if self.given == PLACES.get(self.request.place):
             fail(self.request, self.request.place)
         if self.given == BATCHES:
@@ -75,13 +75,13 @@ class Batches:
 
 
 @dataclass
-class AsyncBatches:
-    batches: Batches
+class AsyncFailing:
+    batches: Failing
 
-    def __aiter__(self) -> AsyncIterator[Lot]:
+    def __aiter__(self) -> AsyncIterator[Batches]:
         return self
 
-    async def __anext__(self) -> Lot:
+    async def __anext__(self) -> Batches:
         await asyncio.sleep(0)
         try:
             return next(self.batches)
@@ -93,16 +93,16 @@ class AsyncBatches:
         self.batches.close()
 
 
-def generated(batches: Batches) -> Iterator[Lot]:
+def generated(batches: Failing) -> Iterator[Batches]:
     try:
         yield from batches
     finally:
         batches.close()
 
 
-async def agenerated(batches: Batches) -> AsyncIterator[Lot]:
+async def agenerated(batches: Failing) -> AsyncIterator[Batches]:
     try:
-        async for each in AsyncBatches(batches):
+        async for each in AsyncFailing(batches):
             yield each
     finally:
         await asyncio.sleep(0)
@@ -116,16 +116,16 @@ def summary(request: FailingRequest) -> Summary:
 
 def read(request: FailingRequest) -> Reading:
     fail(request, "opening")
-    batches = Batches(request)
+    batches = Failing(request)
     given = batches if request.shape == "object" else generated(batches)
     return Reading(SCHEMA, given, lambda: summary(request))
 
 
-async def aread(request: FailingRequest) -> AsyncReading:
+async def aread(request: FailingRequest) -> Reading:
     fail(request, "opening")
-    batches = Batches(request)
-    given = AsyncBatches(batches) if request.shape == "object" else agenerated(batches)
-    return AsyncReading(SCHEMA, given, lambda: summary(request))
+    batches = Failing(request)
+    given = AsyncFailing(batches) if request.shape == "object" else agenerated(batches)
+    return Reading(SCHEMA, given, lambda: summary(request))
 
 
 @pytest.fixture

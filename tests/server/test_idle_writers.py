@@ -20,7 +20,7 @@ from fastflight.client.rows import UploadRows
 from fastflight.errors import Stopped
 from fastflight.runtime.admission import SILENT_SECONDS, Limits
 from fastflight.server.deadlines import GRACE_SECONDS
-from fastflight.service.source import Acknowledge, AsyncIncoming, AsyncReading, Lot, Progress, Reading, Summary
+from fastflight.service.source import Acknowledge, AsyncIncoming, Batches, Progress, Reading, Summary
 from tests.support.function_source import FunctionSource
 from tests.support.waiting import until
 
@@ -233,14 +233,14 @@ def test_an_exchange_may_be_silent_until_its_answer_has_ended(mode: str) -> None
         opened.set()
         return Reading(SCHEMA, islice(([BATCH] for _ in batches), 1))
 
-    async def aexchange(request: Trial, schema: pa.Schema, batches: AsyncIncoming) -> AsyncReading:
+    async def aexchange(request: Trial, schema: pa.Schema, batches: AsyncIncoming) -> Reading:
         opened.set()
 
-        async def answer() -> AsyncIterator[Lot]:
+        async def answer() -> AsyncIterator[Batches]:
             await anext(aiter(batches))
             yield [BATCH]
 
-        return AsyncReading(SCHEMA, answer())
+        return Reading(SCHEMA, answer())
 
     with trial_server(trial=FunctionSource(Trial, exchange=exchange, aexchange=aexchange)) as running:
         client = flight.connect(f"grpc://127.0.0.1:{running.server.port}")
@@ -264,7 +264,7 @@ def test_an_exchange_that_does_not_even_begin_is_cut(mode: str) -> None:
     def exchange(request: Trial, schema: pa.Schema, batches: object) -> Reading:
         raise AssertionError("nothing was sent")
 
-    async def aexchange(request: Trial, schema: pa.Schema, batches: object) -> AsyncReading:
+    async def aexchange(request: Trial, schema: pa.Schema, batches: object) -> Reading:
         raise AssertionError("nothing was sent")
 
     with trial_server(trial=FunctionSource(Trial, exchange=exchange, aexchange=aexchange)) as running:

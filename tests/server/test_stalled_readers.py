@@ -21,7 +21,7 @@ from fastflight.errors import Stopped
 from fastflight.runtime.admission import STALLED_LIVE_SECONDS, STALLED_SECONDS, Limits
 from fastflight.runtime.stream import Stream
 from fastflight.server.connections import address, cut
-from fastflight.service.source import AsyncIncoming, AsyncReading, Incoming, Lot, Reading
+from fastflight.service.source import AsyncIncoming, Batches, Incoming, Reading
 from tests.support.function_source import FunctionSource
 from tests.support.servers import config
 from tests.support.waiting import until
@@ -51,23 +51,23 @@ class Heavy:
     def read(self, request: Trial) -> Reading:
         return Reading(ROW.schema, self._rows())
 
-    async def aread(self, request: Trial) -> AsyncReading:
-        return AsyncReading(ROW.schema, self._arows(request.idle))
+    async def aread(self, request: Trial) -> Reading:
+        return Reading(ROW.schema, self._arows(request.idle))
 
     def exchange(self, request: Trial, schema: pa.Schema, batches: Incoming) -> Reading:
         return self.read(request)
 
-    async def aexchange(self, request: Trial, schema: pa.Schema, batches: AsyncIncoming) -> AsyncReading:
+    async def aexchange(self, request: Trial, schema: pa.Schema, batches: AsyncIncoming) -> Reading:
         return await self.aread(request)
 
-    def _rows(self) -> Iterator[Lot]:
+    def _rows(self) -> Iterator[Batches]:
         try:
             while True:
                 yield [ROW]
         finally:
             self.closed.set()
 
-    async def _arows(self, idle: bool) -> AsyncIterator[Lot]:
+    async def _arows(self, idle: bool) -> AsyncIterator[Batches]:
         if idle:
             await asyncio.Event().wait()
         try:
@@ -158,7 +158,7 @@ def _fails_once() -> Callable[[Stream], float]:
 def test_one_that_is_stopped_while_its_source_opens_says_why() -> None:
     opening = threading.Event()
 
-    async def aread(request: Trial) -> AsyncReading:
+    async def aread(request: Trial) -> Reading:
         opening.set()
         await asyncio.Event().wait()
         raise AssertionError("never")

@@ -79,7 +79,7 @@ def rows_of(source: Source[Any]) -> pa.Table:
     function = source.read
     assert function is not None
     reading = function(Sales())
-    return pa.Table.from_batches([batch for lot in reading.all_lots() for batch in lot], reading.schema)
+    return pa.Table.from_batches([batch for batches in reading for batch in batches], reading.schema)
 
 
 FRAME = pd.DataFrame({"n": [1, 2]})
@@ -144,7 +144,7 @@ def test_the_steps_of_an_answer_run_in_one_thread(timeout: float | None) -> None
     whole = [item["n"].to_pylist() for item in items(functions.read(Sales()))]
     assert whole == [[1], [2]]
     started = functions.read(Sales())
-    started.lots.close()  # the reader has left after the first rows
+    started.close()  # the reader has left after the first rows
     never = functions.read(Sales())
     del started, never
     until(lambda: threading.active_count() == before)

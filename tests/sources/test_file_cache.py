@@ -19,7 +19,7 @@ from fastflight.device import Device, FileEntry, Inventory, Session
 from fastflight.device.session import AsyncSession
 from fastflight.errors import RequestError, TransportClosed
 from fastflight.service.requests import DeviceFile
-from fastflight.service.source import AsyncReading, Reading
+from fastflight.service.source import Reading
 from fastflight.sources import DeviceFiles, FileCache
 from fastflight.sources.file_cache import CHECKSUM_BYTES, ENTRY, NEW, CacheKey, Origin
 from fastflight.sources.spool import Spool
@@ -38,7 +38,7 @@ def store(cache: FileCache, content: bytes, of: CacheKey) -> Origin:
     spool.feed(content[:5])
     spool.feed(content[5:])
     with closing(cache.store(of, spool)) as stored:
-        assert b"".join(stored.pieces()) == content
+        assert b"".join(stored.spool.pieces()) == content
         return stored.origin
 
 
@@ -48,7 +48,7 @@ def found(cache: FileCache, of: CacheKey) -> bytes | None:
         return None
     with closing(content):
         assert content.origin == "cache"
-        return b"".join(content.pieces())
+        return b"".join(content.spool.pieces())
 
 
 @pytest.fixture
@@ -130,7 +130,7 @@ def test_a_file_is_read_although_the_cache_cannot_keep_it(tmp_path: Path) -> Non
     cache = FileCache(in_the_way)
     assert cache.find(key(CONTENT)) is None
     with closing(cache.store(key(CONTENT), spool)) as stored:
-        assert b"".join(stored.pieces()) == CONTENT
+        assert b"".join(stored.spool.pieces()) == CONTENT
 
 
 def test_a_content_stays_while_it_is_read(tmp_path: Path) -> None:
@@ -141,7 +141,7 @@ def test_a_content_stays_while_it_is_read(tmp_path: Path) -> None:
     with closing(content):
         store(cache, bytes(60), key(bytes(60)))
         assert found(cache, key(CONTENT)) is None
-        assert b"".join(content.pieces(4, 3)) == CONTENT[4:7]
+        assert b"".join(content.spool.pieces(4, 3)) == CONTENT[4:7]
 
 
 def test_a_temporary_folder_goes_with_the_cache() -> None:
@@ -184,7 +184,7 @@ def files(board: Board, cache: FileCache) -> Iterator[DeviceFiles]:
 
 
 def rows(reading: Reading) -> list[dict[str, Any]]:
-    batches = [batch for lot in reading.all_lots() for batch in lot]
+    batches = [batch for batches in reading for batch in batches]
     return pa.Table.from_batches(batches, reading.schema).to_pylist()  # type: ignore[no-any-return]
 
 
@@ -195,8 +195,8 @@ def test_a_board_sends_a_file_once_for_each_content(
     request = DeviceFile(device="demo", path="/a.csv", cached=True, columns=("b",))
 
     async def aread() -> list[dict[str, Any]]:
-        reading: AsyncReading = await files.aread(request)
-        batches = [batch async for lot in reading.all_lots() for batch in lot]
+        reading: Reading = await files.aread(request)
+        batches = [batch async for batches in reading for batch in batches]
         return pa.Table.from_batches(batches, reading.schema).to_pylist()  # type: ignore[no-any-return]
 
     def read() -> list[dict[str, Any]]:

@@ -10,12 +10,12 @@ import pytest
 from fastflight.access.authority import Authority
 from fastflight.access.identity import Identity, scopes
 from fastflight.concurrency import Shard
+from fastflight.concurrency.blocking import NonBlocking, finish
 from fastflight.errors import Forbidden
-from fastflight.runtime.outgoing import close
 from fastflight.service.requests import DeviceFile, FleetFile
-from fastflight.service.source import Estimate, Reading, Summary
+from fastflight.service.source import Batches, Estimate, Reading, Summary
 from fastflight.sources.fleet_file import FleetFiles
-from fastflight.sources.reading import Lot, begin
+from fastflight.sources.modes import begin, in_thread
 from tests.support.function_source import FunctionSource
 from tests.support.refusals import refused
 from tests.support.source_items import items
@@ -53,7 +53,8 @@ def test_a_device_whose_columns_will_not_do_is_given_back_at_once() -> None:
 
     def read(request: DeviceFile) -> Reading:
         schema = pa.schema([("device" if request.device == "lab-1" else "n", pa.int64())])
-        return begin(KnownSchema(schema), rows_as_lots(rows(request.device, schema)))
+        batches = NonBlocking(one_by_one(rows(request.device, schema)))
+        return in_thread(finish(begin(KnownSchema(schema), batches)))
 
     with Shard() as shard:
         files = FleetFiles(FunctionSource(DeviceFile, read=read), lambda: NAMES[:2], lambda name: shard, lambda: [])
@@ -61,7 +62,7 @@ def test_a_device_whose_columns_will_not_do_is_given_back_at_once() -> None:
         assert closed[:1] == ["lab-1"]
         assert sum(getattr(item, "num_rows", 0) for item in items(reading)) == 1
         assert [each["device"] for each in reading.summary()["failed"]] == ["lab-1"]
-        close(reading.lots)
+        reading.close()
 
 
 class KnownSchema:
@@ -74,6 +75,6 @@ class KnownSchema:
         return {}
 
 
-def rows_as_lots(rows: Iterator[pa.RecordBatch]) -> Generator[Lot, None, None]:
+def one_by_one(rows: Iterator[pa.RecordBatch]) -> Generator[Batches, None, None]:
     for batch in rows:
         yield [batch]

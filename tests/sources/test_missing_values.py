@@ -10,7 +10,7 @@ import pytest
 
 from fastflight.log import NumberedRows
 from fastflight.service.requests import DeviceSession, Recording
-from fastflight.sources.recorded_rows import Replay, log_batch
+from fastflight.sources.recorded_rows import RecordedLines, log_batch
 from fastflight.sources.session_rows import SessionRows
 from fastflight.tables import Layout, WholeFile, open_reader
 from fastflight.tables.kinds import INFINITIES, MINUS_INFINITIES, NANS, NULLS
@@ -61,12 +61,13 @@ def from_traffic(format_: str, schema: Mapping[str, str], lines: list[bytes]) ->
     """What a live session and a recording give."""
     keys = {"format": format_, "schema": schema}
     live = SessionRows(DeviceSession.model_validate({"device": "demo", **keys}))
-    replay = Replay(Recording.model_validate({"name": "demo", **keys}))
+    recorded = RecordedLines(Recording.model_validate({"name": "demo", **keys}))
     chunks = [Chunk(n, n * 1000, "rx", line) for n, line in enumerate(lines)]
     outcomes = []
-    for rows, fed in ((live, chunks), (replay, NumberedRows(0, log_batch(chunks, {})))):
-        rows.begin(True)
-        found = [*rows.feed(fed), *rows.finish()]  # type: ignore[attr-defined]
+    live.begin(True)
+    recorded.begin(True)
+    for rows, ready in ((live, live.feed(chunks)), (recorded, recorded.add(NumberedRows(0, log_batch(chunks, {}))))):
+        found = [*ready, *rows.finish()]
         summary = rows.summary()
         assert summary["rejected"] == 0
         outcomes.append(

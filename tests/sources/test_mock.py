@@ -19,7 +19,7 @@ from tests.support.source_items import aitems, items
 
 
 async def collect(request: Mock) -> pa.Table:
-    reading = await mock.aread(request)
+    reading = await mock.SOURCE.aread(request)
     return pa.Table.from_batches(await aitems(reading), reading.schema)
 
 
@@ -27,7 +27,7 @@ async def collect(request: Mock) -> pa.Table:
 @pytest.mark.parametrize(("total", "per_batch"), [(0, 3), (2, 3), (3, 3), (10, 3)])
 def test_both_paths_give_the_table_that_was_described(variant: str, total: int, per_batch: int) -> None:
     request = Mock.model_validate({"variant": variant, "total_rows": total, "rows_per_batch": per_batch})
-    reading = mock.read(request)
+    reading = mock.SOURCE.read(request)
     table = pa.Table.from_batches(items(reading), reading.schema)
     table.validate(full=True)
     assert table.num_rows == total
@@ -35,39 +35,39 @@ def test_both_paths_give_the_table_that_was_described(variant: str, total: int, 
         [total % per_batch] if total % per_batch else []
     )
     assert table.equals(asyncio.run(collect(request)))
-    known = mock.describe(request)
+    known = mock.SOURCE.describe(request)
     assert (known.schema, known.rows, known.bytes) == (table.schema, total, table.nbytes)
 
 
 def test_the_default_table_is_190_mebibytes_of_int32() -> None:
-    known = mock.describe(Mock())
+    known = mock.SOURCE.describe(Mock())
     assert (known.rows, known.bytes) == (1_000_000, 200_000_000)
     assert known.schema is not None
     assert {field.type for field in known.schema} == {pa.int32()}
     assert len(known.schema) == 50
-    assert [request for request, _ in mock.requests(lambda name: True)] == [Mock()]
+    assert [request for request, _ in mock.SOURCE.requests(lambda name: True)] == [Mock()]
 
 
 def test_a_batch_is_made_once() -> None:
-    batches = items(mock.read(Mock(total_rows=20, rows_per_batch=10)))
+    batches = items(mock.SOURCE.read(Mock(total_rows=20, rows_per_batch=10)))
     assert batches[0] is batches[1]
-    assert batches[0] is next(mock.read(Mock(rows_per_batch=10)).all_lots())[0]
+    assert batches[0] is next(iter(mock.SOURCE.read(Mock(rows_per_batch=10))))[0]
 
 
 @pytest.mark.parametrize("variant", ["default", "simple", "complex"])
 def test_a_large_batch_comes_in_messages_that_every_client_takes(variant: str) -> None:
     rows = 4 * mock.MESSAGE_ROWS + 1
     request = Mock.model_validate({"variant": variant, "rows_per_batch": rows, "total_rows": 2 * rows})
-    got = list(chain.from_iterable(mock.read(request).all_lots()))
+    got = list(chain.from_iterable(mock.SOURCE.read(request)))
     assert all(pa.ipc.get_record_batch_size(batch) <= MAX_MESSAGE_BYTES for batch in got)
-    known = mock.describe(request)
+    known = mock.SOURCE.describe(request)
     assert (sum(batch.num_rows for batch in got), sum(batch.nbytes for batch in got)) == (known.rows, known.bytes)
     first = pa.Table.from_batches(got).column(0).to_pylist()
     assert first == 2 * list(range(rows))
 
 
 def table_of(request: Mock) -> pa.Table:
-    reading = mock.read(request)
+    reading = mock.SOURCE.read(request)
     return pa.Table.from_batches(items(reading), reading.schema)
 
 
@@ -95,18 +95,18 @@ def test_rows_from_within_the_table_and_all_its_parts_are_those_of_the_table(
     )
     table = table_of(some)
     assert table.equals(whole.slice(first))
-    known = mock.describe(some)
-    assert (known.rows, known.bytes) == (total, sum(batch.nbytes for batch in items(mock.read(some))))
-    divided = mock.parts(some, known)
+    known = mock.SOURCE.describe(some)
+    assert (known.rows, known.bytes) == (total, sum(batch.nbytes for batch in items(mock.SOURCE.read(some))))
+    divided = mock.SOURCE.parts(some, known)
     assert divided.ordered
     assert 1 <= len(divided.parts) <= endpoints
     assert pa.concat_tables(table_of(part.request) for part in divided.parts).equals(table)
-    assert sum(mock.describe(part.request).bytes for part in divided.parts) == known.bytes
+    assert sum(mock.SOURCE.describe(part.request).bytes for part in divided.parts) == known.bytes
 
 
 def test_a_table_is_divided_evenly_between_batches() -> None:
     request = Mock(total_rows=100, rows_per_batch=10, endpoints=4)
-    parts = [part.request for part in mock.parts(request, mock.describe(request)).parts]
+    parts = [part.request for part in mock.SOURCE.parts(request, mock.SOURCE.describe(request)).parts]
     assert [(part.first_row, part.total_rows, part.endpoints) for part in parts] == [
         (0, 20, 1),
         (20, 30, 1),
@@ -118,7 +118,7 @@ def test_a_table_is_divided_evenly_between_batches() -> None:
 def test_what_is_written_is_counted_and_acknowledged() -> None:
     batch = mock.batch("simple", 10)
     acks: list[Progress] = []
-    summary = mock.write(Mock(), batch.schema, iter([batch, batch]), acks.append)
+    summary = mock.SOURCE.write(Mock(), batch.schema, iter([batch, batch]), acks.append)
     assert summary == {"rows": 20, "bytes": 2 * batch.nbytes}
     assert [ack.rows for ack in acks] == [10, 20]
 
@@ -127,7 +127,7 @@ def test_what_is_written_is_counted_and_acknowledged() -> None:
         yield batch
 
     async_acks: list[Progress] = []
-    assert asyncio.run(mock.awrite(Mock(), batch.schema, batches(), async_acks.append)) == summary
+    assert asyncio.run(mock.SOURCE.awrite(Mock(), batch.schema, batches(), async_acks.append)) == summary
     assert async_acks == acks
 
 
@@ -138,9 +138,9 @@ def test_an_async_table_lets_other_tasks_run_while_it_waits() -> None:
         async def other() -> None:
             turns.append("other")
 
-        reading = await mock.aread(Mock(total_rows=3, rows_per_batch=1, delay_per_row=0.001))
+        reading = await mock.SOURCE.aread(Mock(total_rows=3, rows_per_batch=1, delay_per_row=0.001))
         task = asyncio.create_task(other())
-        async for _ in reading.all_lots():
+        async for _ in reading:
             turns.append("batch")
         await task
         return turns

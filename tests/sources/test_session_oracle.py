@@ -14,7 +14,7 @@ from fastflight.gap import Gap
 from fastflight.log import NumberedRows, Store
 from fastflight.service.requests import DeviceSession, Recording
 from fastflight.service.source import Noted
-from fastflight.sources.recorded_rows import Replay, log_batch
+from fastflight.sources.recorded_rows import RecordedChunks, RecordedLines, log_batch
 from fastflight.sources.recording import RecordingSource
 from fastflight.sources.session_rows import DIRECTIONS, SessionRows
 from fastflight.sources.typed_rows import TypedRows
@@ -73,18 +73,20 @@ def test_a_recording_has_the_rows_of_its_traffic(format: str, data: st.DataObjec
     items = with_gaps(data.draw(traffic(format, recorded=True)))
     keys = data.draw(KEYS)
     whole = data.draw(st.booleans())
-    replay = Replay(Recording.model_validate({"name": "demo", **requested(format, keys)}))
-    replay.begin(whole)
+    request = Recording.model_validate({"name": "demo", **requested(format, keys)})
+    rows: RecordedChunks | RecordedLines = RecordedChunks(request) if format == "bytes" else RecordedLines(request)
+    if isinstance(rows, RecordedLines):
+        rows.begin(whole)
     batches: list[Any] = []
     for item in stored(items, data):
-        if replay.full:
+        if rows.full:
             break
-        batches += replay.feed(item)
-    batches += replay.finish()
+        batches += rows.add(item)
+    batches += rows.finish()
     answer = expected(items, format, begins_line=whole)
     check_batches(batches, answer, keys)
     if "limit_rows" not in keys:
-        check_summary(replay.summary(), items, answer)
+        check_summary(rows.summary(), items, answer)
 
 
 @pytest.mark.parametrize("format", FORMATS)

@@ -162,8 +162,8 @@ def played(sql: Sql, play: Callable[[Pipe], None]) -> Iterator[Run]:
 def test_a_process_that_sends_something_else_is_ended(sql: Sql, what: str) -> None:
     with played(sql, HOSTILE[what]) as run, refused(SourceError, where="query"):
         run.ask("select 1", None)
-        for lot in run.lots():
-            assert not lot
+        for batches in run.batches():
+            assert not batches
 
 
 def test_a_process_that_sends_what_it_has_announced_is_believed(sql: Sql) -> None:
@@ -173,7 +173,7 @@ def test_a_process_that_sends_what_it_has_announced_is_believed(sql: Sql) -> Non
 
     with played(sql, play) as run:
         run.ask("select 1", None)
-        assert [batch.to_pydict() for lot in run.lots() for batch in lot] == [{"x": ["a", "bcd"]}]
+        assert [batch.to_pydict() for batches in run.batches() for batch in batches] == [{"x": ["a", "bcd"]}]
 
 
 def test_a_row_has_a_largest_size(sql: Sql) -> None:
@@ -197,7 +197,7 @@ def test_a_row_has_a_largest_size(sql: Sql) -> None:
         refused(QueryLimit, limit="row_bytes", size=ROW_BYTES),
     ):
         run.ask("select 1", None)
-        list(run.lots())
+        list(run.batches())
 
 
 def test_large_values_come_in_frames_of_their_own(sql: Sql) -> None:

@@ -67,7 +67,7 @@ def test_each_client_that_may_read_a_recording_reads_its_files(compacted: Sql, s
     query = "select sum(octet_length(data)) as n from demo.recording"
     assert compacted.rows(query, None, identity) == compacted.rows(query)
     reading = compacted.engine.execute(f"explain {query}", identity)
-    (plan, _) = [row for lot in reading.all_lots() for batch in lot for row in batch["explain_value"].to_pylist()]
+    (plan, _) = [row for batches in reading for batch in batches for row in batch["explain_value"].to_pylist()]
     assert "READ_PARQUET" in plan
 
 
@@ -76,7 +76,7 @@ def test_a_query_keeps_the_rows_that_retention_removes(tmp_path: Path) -> None:
         reading = sql.engine.execute("select * from demo.recording")
         for file in (tmp_path / "recordings").glob("*.parquet"):
             file.unlink()
-        assert sum(batch.num_rows for lot in reading.all_lots() for batch in lot) == RECORDED
+        assert sum(batch.num_rows for batches in reading for batch in batches) == RECORDED
         assert not list((tmp_path / "recordings").glob("queries-*/[0-9a-f]*"))
 
 
@@ -93,6 +93,6 @@ def test_damaged_rows_are_left_out_and_counted(tmp_path: Path) -> None:
         whole[len(whole) // 8] ^= 1
         parquet.write_bytes(whole)
         reading = sql.engine.execute("select count(*) as n from demo.recording where octet_length(data) > 0")
-        (row,) = [row for lot in reading.all_lots() for batch in lot for row in batch.to_pylist()]
+        (row,) = [row for batches in reading for batch in batches for row in batch.to_pylist()]
         assert row == {"n": RECORDED - COMPACTED}
         assert reading.summary()["tables"]["demo.recording"]["lost"] == COMPACTED

@@ -1,15 +1,15 @@
-"""All items of what a source answers, in one list."""
+"""All batches of what a source answers, in one list."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from fastflight.service.source import AsyncReading, Reading
+from fastflight.service.source import Reading
 
 
 def items(reading: Reading) -> list[Any]:
-    return [item for lot in reading.all_lots() for item in lot]
+    return [each for batches in reading for each in batches]
 
 
-async def aitems(reading: AsyncReading) -> list[Any]:
-    return [item async for lot in reading.all_lots() for item in lot]
+async def aitems(reading: Reading) -> list[Any]:
+    return [each async for batches in reading for each in batches]

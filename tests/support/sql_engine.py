@@ -58,7 +58,7 @@ class Sql:
 
     def table(self, query: str, parameters: Parameters = None, identity: Identity = ANYBODY) -> pa.Table:
         reading = self.engine.execute(query, identity, parameters)
-        return pa.Table.from_batches([batch for lot in reading.all_lots() for batch in lot], reading.schema)
+        return pa.Table.from_batches([batch for batches in reading for batch in batches], reading.schema)
 
     def explained(self, query: str) -> dict[str, str]:
         """What `explain analyze` says, by table."""

@@ -23,8 +23,8 @@ from fastflight.gateway.backend import Backend, StreamedAnswer
 from fastflight.gateway.content.conditions import Conditions
 from fastflight.gateway.content.formats import ENCODERS, BodyEncoder, Data
 from fastflight.gateway.content.streaming import AnswerStart, Streamed, path_of, while_connected
-from fastflight.runtime.outgoing import Note
 from fastflight.service.requests import FILE_DESCRIPTION, Request
+from fastflight.service.source import Note
 from fastflight.service.versions import etag_of
 
 # Content types that are safe to name. Files come from the board: no browser may show them as pages of the gateway.

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fastflight.errors import DataError, RequestError
-from fastflight.runtime.outgoing import Note
+from fastflight.service.source import Note
 from fastflight.service.wire import format_value
 from fastflight.tables import Layout, open_writer
 from fastflight.tables.arrow import ByteSink

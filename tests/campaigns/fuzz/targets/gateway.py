@@ -26,10 +26,10 @@ from fastflight.gateway import application
 from fastflight.gateway.asgi import Message, Scope
 from fastflight.gateway.backend import Backend, StreamedAnswer
 from fastflight.gateway.origins import OriginPolicy
-from fastflight.runtime.outgoing import Piece
 from fastflight.runtime.tracing import REQUEST_ID_FORM
 from fastflight.service import Catalog, make_request, requests
 from fastflight.service.requests import FILE_DESCRIPTION, DeviceFile, Request
+from fastflight.service.source import Note
 from tests.campaigns.fuzz.material import Material, cut
 from tests.campaigns.fuzz.target import Target
 from tests.support.function_source import FunctionSource
@@ -182,7 +182,7 @@ def described(request: DeviceFile) -> pa.RecordBatch:
     return rows.replace_schema_metadata({FILE_DESCRIPTION: json.dumps(said).encode()} if request.describe else None)
 
 
-async def _pieces(batch: pa.RecordBatch) -> AsyncIterator[Piece]:
+async def _pieces(batch: pa.RecordBatch) -> AsyncIterator[tuple[pa.RecordBatch, Note | None]]:
     yield batch, {"note": "x"}
     yield batch.slice(0, 0), None
 
