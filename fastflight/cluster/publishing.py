@@ -218,16 +218,20 @@ def messages_of(server: str, rows: pa.RecordBatch, runs: Sequence[Run]) -> Itera
     message = encode(server, rows, runs)
     if len(message) <= MAX_MESSAGE_BYTES:
         yield message, runs
-        return
-    first, *others = runs
-    if others:
-        half = len(runs) // 2
-        parts = [[*runs[:half]], [*runs[half:]]]
-    elif (half := first.length // 2) > 0:
-        parts = [[first.part(0, half)], [first.part(half, first.length - half)]]
+    elif rows.num_rows == 1:
+        log.warning("a recorded row is lost: it is too large for NATS", device=runs[0].device, seq=runs[0].first)
     else:
-        log.warning("a recorded row is lost: it is too large for NATS", device=first.device, seq=first.first)
-        return
-    length = sum(run.length for run in parts[0])
-    yield from messages_of(server, rows.slice(0, length), parts[0])
-    yield from messages_of(server, rows.slice(length), parts[1])
+        half = rows.num_rows // 2
+        for start, end in ((0, half), (half, rows.num_rows)):
+            yield from messages_of(server, rows.slice(start, end - start), _parts_of(runs, start, end))
+
+
+def _parts_of(runs: Sequence[Run], start: int, end: int) -> list[Run]:
+    """Return what runs have of the rows from `start` to `end`, which count over all of them."""
+    parts, at = [], 0
+    for run in runs:
+        first, last = max(start - at, 0), min(end - at, run.length)
+        if first < last:
+            parts.append(run.part(first, last - first))
+        at += run.length
+    return parts

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from pathlib import Path
 from typing import cast
 
@@ -12,12 +13,14 @@ import pytest
 from fastflight.cluster import publishing
 from fastflight.cluster.fleet_copy import FleetCopy
 from fastflight.cluster.following import Follower
-from fastflight.cluster.publishing import Publisher
+from fastflight.cluster.publishing import MAX_MESSAGE_BYTES, Publisher, messages_of
 from fastflight.cluster.recording_stream import RecordingStream
 from fastflight.cluster.shipment import Run, Shipment, decode
 from fastflight.concurrency import off_loop
 from fastflight.errors import StorageError, TransportError
 from fastflight.log import Store, compact
+from fastflight.sources.recorded_rows import log_batch
+from fastflight.transport.chunk_buffer import Chunk
 from tests.log.rows import batch_of, checked, missing, numbers
 
 # More than the hand-over of rows that are on the disk already takes.
@@ -211,3 +214,22 @@ def test_what_was_handed_over_before_a_restart_is_not_sent_again(
         _in_bodies(buffer, ("late", 0), ("a", 0), ("a", 5), ("late", 5), ("a", 10))
         copy.add([Shipment("alpha", batch_of("a", 0, 10), [Run("a", 0, 10)])])
         assert sorted(_handed_over(buffer, copy, monkeypatch).runs) == [("a", 10, 5), ("late", 0, 5), ("late", 5, 5)]
+
+
+def test_rows_are_divided_into_messages_that_nats_takes_and_a_larger_row_is_lost() -> None:
+    sizes = [*[300_000] * 5, 1_200_000, *[300_000] * 3]
+    rows = log_batch([Chunk(at, 0, "rx", random.Random(at).randbytes(size)) for at, size in enumerate(sizes)], {})
+    runs = [Run("a", 10, 5, 10), Run("large", 0, 1), Run("b", 0, 3)]
+    sent: list[tuple[str, int, int]] = []
+    data: list[bytes] = []
+    for message, parts in messages_of("alpha", rows, runs):
+        shipment = decode(message)
+        assert shipment is not None and len(message) <= MAX_MESSAGE_BYTES and [*shipment.runs] == [*parts]
+        sent += [(run.device, run.first + at, run.paused_until) for run in parts for at in range(run.length)]
+        data += shipment.rows.column("data").to_pylist()
+    assert [each[:2] for each in sent] == [
+        *(("a", number) for number in range(10, 15)),
+        *(("b", at) for at in range(3)),
+    ]
+    assert data == [random.Random(at).randbytes(300_000) for at in (0, 1, 2, 3, 4, 6, 7, 8)]
+    assert {each[2] for each in sent if each[1] == 10} == {10}
