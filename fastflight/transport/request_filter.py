@@ -64,6 +64,8 @@ class RequestFilter:
         # Returns the REPL that the present request uses. It changes when another one answers.
         self._find_repl: Callable[[], RawRepl] | None = None
         self._splitter: Splitter | None = None
+        # That of an agent which was asked and has not answered: its frames may still come, among the program's output.
+        self._late: Splitter | None = None
         # An agent on the board has announced itself. The owner of the line may reset it.
         self.announced = False
         self._sniffed = b""
@@ -91,6 +93,14 @@ class RequestFilter:
     def end(self) -> None:
         """Call this when the request has ended."""
         self._decide()
+        if self._late is not None:
+            self._check_left()
+            late, self._late = self._late, None
+            if self._talking or self._leave_deadline is not None:
+                self._tap.feed("rx", late.flush())
+            else:  # nobody else has answered: it may still do so
+                self._release()
+                self._splitter = late
         if self._splitter is not None:
             self._talking = False
             if not self._splitter.always:
@@ -116,6 +126,17 @@ class RequestFilter:
         is_decided = self._splitter is None and self._repl is None  # most bytes: nothing waits to be decided
         if not is_decided and self._splits(direction, data):
             return
+        if self._late is None or self._talking or direction == "tx":
+            self._pass_on(direction, data)
+            return
+        for piece, is_answer in self._late.feed(data):
+            if is_answer:
+                self._tap.feed("rx", piece, request=True)
+            else:
+                self._pass_on("rx", piece)
+
+    def _pass_on(self, direction: Direction, data: bytes) -> None:
+        """Pass bytes on that are no frames of an agent."""
         if self._repl is None and self._leave_deadline is None:
             self._tap.feed(direction, data)
             return
@@ -157,8 +178,12 @@ class RequestFilter:
     def _decide(self) -> None:
         """Take over how answers are told apart from a program's output, and pass on what came before that was known."""
         if self._repl is not None and self._repl.splitter is not self._splitter:
-            self._tap.feed("rx", self._splitter.flush() if self._splitter is not None else b"")
-            self._splitter = self._repl.splitter
+            before, self._splitter = self._splitter, self._repl.splitter
+            if before is not None and before.always and self._splitter is None:
+                self._late = before
+            elif before := before or self._late:
+                self._tap.feed("rx", before.flush())
+                self._late = None
             if self._splitter is not None:
                 self._feed_entry(is_request=False)
                 self._release()

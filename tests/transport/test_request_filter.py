@@ -8,11 +8,14 @@ import re
 from collections.abc import Iterator
 from itertools import cycle
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fastflight.device.board import OpenBoard
 from fastflight.errors import TransportTimeout
+from fastflight.protocol import agent_frames as frames
+from fastflight.protocol.agent import AgentRepl
 from fastflight.protocol.raw_repl import CTRL_A, CTRL_B, CTRL_D, RawRepl
 from fastflight.transport.chunk_buffer import Chunk
 from fastflight.transport.request_filter import LEAVE_SECONDS, RequestFilter
@@ -211,3 +214,31 @@ def test_the_traffic_of_requests_is_counted_and_drops_nothing() -> None:
     line.requests.end()
     assert line.text() == b"row\r\n"
     assert line.tap.bytes == {"rx": len(b"row\r\n" + ENTER), "tx": 10_000_001}
+
+
+@pytest.mark.parametrize("size", [1, 5, 1000])
+def test_an_agent_that_answers_late_prints_no_row(size: int) -> None:
+    """The request gives it up and asks for the raw REPL. The answer comes then, or when the request has ended."""
+    line, late = FilteredLine(), frames.encode(frames.ANNOUNCEMENT, 0, b"1 rp2")
+    line.requests.expect_agent()
+    line.repl = AgentRepl()
+    line.requests.begin(lambda: line.repl)
+    line.says(b"row 1\r\n")
+    line.repl = RawRepl()
+    for said in (b"row 2\r\n" + late, b"row 3\r\n"):
+        for at in range(0, len(said), size):
+            line.says(said[at : at + size])
+    line.requests.end()
+    line.says(late + b"row 4\r\n")
+    assert line.text() == b"".join(b"row %d\r\n" % number for number in range(1, 5))
+
+
+def test_the_prompt_of_a_board_whose_agent_has_ended_answers_to_a_request() -> None:
+    line = FilteredLine()
+    line.requests.expect_agent()
+    line.requests.begin(lambda: line.repl)
+    line.says(b"row\r\n" + ENTER + ANSWER)
+    line.leave()
+    line.requests.end()
+    line.says(BANNER + b"row\r\n")
+    assert line.text() == b"row\r\nrow\r\n"
