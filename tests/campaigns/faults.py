@@ -3,7 +3,7 @@
     python -m tests.campaigns.faults --faults 1000 --seed 1
     python -m tests.campaigns.faults --faults 1000 --tls              # TLS and a token at the server's ports
     python -m tests.campaigns.faults --faults 40 --line socket        # only devices behind a socket
-    python -m tests.campaigns.faults --only 17 --line exec            # repeat one fault by its number
+    python -m tests.campaigns.faults --only 17 --line serial          # repeat one fault by its number
 
 A stage for each line runs at the same time, and carries out its share of the faults, one after another. It ends by
 itself, after some minutes for each hundred faults. Exit code 1: an acknowledged byte or row is missing or wrong, an
@@ -31,7 +31,7 @@ from tests.campaigns.faulting.stage import LINES, Stage
 from tests.campaigns.faulting.trial import BAD, FaultOutcome, FaultTrials, warm_up
 
 # A share of all faults for each stage.
-SHARES = {"socket": 0.31, "rfc2217": 0.23, "serial": 0.23, "exec": 0.23}
+SHARES = {"socket": 0.4, "rfc2217": 0.3, "serial": 0.3}
 # After so many faults a stage is warm: what is held then is what the end is compared with.
 WARM_FAULTS = 8
 # gRPC's threads and pollers come and go.

@@ -1,115 +1,232 @@
 """Keeps a server under clients that come and go, for minutes or hours, and checks rows, memory and descriptors.
 
     python -m tests.campaigns.soak --minutes 10
-    python -m tests.campaigns.soak --hours 24 --boards 100 --clients 50
-    python -m tests.campaigns.soak --minutes 60 --clients 200 --tides   # three of four clients pause for 90 s in 180
+    python -m tests.campaigns.soak --minutes 1440 --boards 100 --clients 50
 
 One board in ten is a simulated one, with files and a REPL; the others print rows, many to a process. All are recorded.
-Clients (`soaking.visits`) read files, follow sessions, write and verify, use a REPL, come by HTTP, read
-slowly, and hang up. The server's process is sampled into a CSV. Exit code 1: memory grew after the
+Clients (`soaking.visits`) read files, follow sessions, write and verify, use a REPL, come by HTTP, read slowly, and
+hang up. The server's process is sampled; `--samples` writes the samples to a CSV. Exit code 1: memory grew after the
 warm-up, descriptors or threads were not given back, a row is unaccounted for, or an error had no code.
 
 The warm-up ends when everything that fills up is full: the taps, and the memory that compacting a GB of recordings
-takes. Memory while recordings are compacted is compared with other times of compaction. A run that is too short (ten
-minutes) says that it cannot tell about memory; so does one whose slope is not known well enough. Ctrl-C or SIGTERM ends
-a run early, and judges it.
+takes. A run that is too short to tell about memory (ten minutes) says so. Ctrl-C or SIGTERM ends a run early, and
+judges it.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import json
+import csv
+import random
+import statistics
+import threading
 import time
+import urllib.error
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from datetime import datetime
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-import pandas as pd
+import psutil
 
 from fastflight.app.local_cluster import free_ports
 from fastflight.client import FastFlightClient
+from fastflight.errors import FastFlightError
 from fastflight.transport.chunk_buffer import CHUNK_BYTES, KEPT_BYTES
-from fastflight_benchmark import machine
-from fastflight_benchmark.loading.recorded import Replayed, replayed
+from fastflight_benchmark.loading.recorded import replayed
 from fastflight_benchmark.printing_boards import Options, printing
 from fastflight_benchmark.processes import spawned
-from fastflight_benchmark.result import RESULTS
 from tests.campaigns import engine
-from tests.campaigns.soaking.sampling import FLAT_MB_PER_HOUR, Sample, Sampling, Slope, slope
-from tests.campaigns.soaking.visitors import Client, VisitOutcome
-from tests.campaigns.soaking.visits import FILE, VISITS, Place, lines
+from tests.campaigns.soaking.visits import FILE, VISITS, Counted, Place, lines
 
 # One in so many boards is one that can do more than print.
 PRINTING_PER_BOARD = 10
 ROWS_PER_SECOND = 5.0
 # Until the tap of a board that prints is full, each row adds to it: 26 MB for a hundred boards.
 TAPS_FULL_SECONDS = KEPT_BYTES / (ROWS_PER_SECOND * CHUNK_BYTES)
+# Between two visits of a client.
+PAUSE_SECONDS = (0.1, 2.0)
 # After the last client has left: a connection that was cut is noticed by then.
-REST_SECONDS = 20.0
-POLL_SECONDS = 0.5
+REST_SECONDS, POLL_SECONDS = 20.0, 0.5
 # Descriptors that may come and go by themselves: connections to the database of recordings, the pipe or socket that
 # gRPC keeps ready.
 SPARE_DESCRIPTORS = 8
 # Sampled so often, and less often where it takes hours.
 INTERVAL_SECONDS, MOST_SAMPLES = 2.0, 5000
-# Fewer say nothing: of samples, and of visits of a kind.
-LEAST_SAMPLES = LEAST_VISITS = 20
-# What is shown of what should not be.
-MAX_SHOWN = 20
-SAID = {True: "held       ", False: "FAILED     ", None: "cannot tell"}
+# Fewer visits of a kind say nothing, and neither do samples of a shorter time.
+LEAST_VISITS, LEAST_SECONDS = 20, 1800.0
+# Memory that grows by less is called flat: a day of it is about what a server has before its first client comes.
+FLAT_MB_PER_HOUR = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Soaked:
-    """What a soak found."""
+class Sample:
+    """`seconds` since the first; memory, descriptors and threads of the process; tasks and streams by its `stats`.
 
-    outcome: VisitOutcome
-    kept: Replayed
-    printed_rows: int
-    start: Sample
-    end: Sample
-    slope: Slope
-    samples: Sequence[Sample]
+    `lasting_threads`: without those of pools. `compacted`: files that the recordings were compacted to by then;
+    `compacting`: one more was being written.
+    """
+
     seconds: float
-
-    def verdicts(self) -> dict[str, bool | None]:
-        """Return each promise, and whether it held. None: the run was too short to tell."""
-        counted = self.outcome.counted
-        grew = self.slope
-        warm_up = warm_up_of(self.samples)
-        told = warm_up is not None and len(warmed(self.samples, warm_up)) >= LEAST_SAMPLES
-        rows = self.outcome.rows
-        without = [kind for kind, visits in self.outcome.visits.items() if visits >= LEAST_VISITS and not rows[kind]]
-        since = f"after {warm_up:.0f} s" if warm_up is not None else "so far, and the recordings not compacted yet"
-        return {
-            f"memory is flat: {grew.mb_per_hour:+.1f} MB per hour {since}, 95 % within {grew.low:+.1f} and "
-            f"{grew.high:+.1f}, {self.end.rss_mb:.0f} MB at the end": grew.flat if told else None,
-            f"descriptors are back: {self.start.descriptors} at the start, {self.end.descriptors} at the end": (
-                self.end.descriptors <= self.start.descriptors + SPARE_DESCRIPTORS
-            ),
-            f"threads are back, but for pools: {self.start.lasting_threads}, then {self.end.lasting_threads} "
-            f"(in all {self.start.threads}, then {self.end.threads})": (
-                0 <= self.end.lasting_threads <= self.start.lasting_threads
-            ),
-            f"no stream is left: {self.end.streams}": self.end.streams == 0,
-            f"tasks are back: {self.start.tasks}, then {self.end.tasks}": 0 <= self.end.tasks <= self.start.tasks,
-            f"all {self.printed_rows} printed rows are kept: {self.kept.rows}": (
-                0 < self.kept.rows == self.printed_rows and not self.kept.wrong
-            ),
-            f"of {counted.read} rows read and {counted.written} written {counted.wrong} are wrong "
-            f"({counted.told_missing} gaps were told)": counted.wrong == 0 and counted.read > 0,
-            f"each kind of visit has had rows, without any: {without}": not without,
-            f"errors have a code: {dict(self.outcome.errors)}": not self.outcome.untyped,
-        }
+    rss_mb: float
+    descriptors: int = 0
+    threads: int = 0
+    lasting_threads: int = 0
+    tasks: int = 0
+    streams: int = 0
+    compacted: int = 0
+    compacting: bool = False
 
 
-def soak(folder: Path, asked: argparse.Namespace, seconds: float) -> Soaked:
-    """Run a soak. `Soaked.verdicts` judges it."""
-    full = max(1, asked.boards // PRINTING_PER_BOARD)
+@dataclass(slots=True)
+class SoakOutcome:
+    """Visits, and the rows that they read, by kind; errors by code; and each promise with whether it held.
+
+    A promise is None if the run was too short to tell.
+    """
+
+    visits: Counter[str] = field(default_factory=Counter)
+    rows: Counter[str] = field(default_factory=Counter)
+    counted: Counted = field(default_factory=Counted)
+    errors: Counter[str] = field(default_factory=Counter)
+    flaws: list[str] = field(default_factory=list)
+    promises: dict[str, bool | None] = field(default_factory=dict)
+
+    @property
+    def clean(self) -> bool:
+        return not self.flaws and False not in self.promises.values()
+
+
+class Client(engine.Worker):
+    """Visits `place`, rests a little, and makes the next visit."""
+
+    def __init__(self, place: Place, number: int, seed: int) -> None:
+        super().__init__(f"soak-{number}", self._come, lambda: self._chance.uniform(*PAUSE_SECONDS))
+        self._place, self._chance = place, random.Random(seed * 1000 + number)
+        self.visits, self.rows, self.counted = Counter[str](), Counter[str](), Counted()
+
+    def _come(self) -> None:
+        self.visit(self._chance.choice(list(VISITS)))
+
+    def visit(self, kind: str) -> None:
+        """Make one visit, and count its rows."""
+        self.visits[kind] += 1
+        try:
+            counted = VISITS[kind](self._place, self._chance, self.name)
+        except Exception as error:
+            error.add_note(f"during a visit: {kind}")
+            raise
+        self.rows[kind] += counted.read
+        self.counted += counted
+        if counted.wrong:
+            self.flaws.append(f"{kind}: {counted.wrong} wrong rows")
+
+    def accepts(self, error: Exception) -> str:
+        if isinstance(error, urllib.error.HTTPError):
+            with error:
+                return f"http {error.code}" if error.code != 500 else ""
+        return super().accepts(error)
+
+
+class Sampling(threading.Thread):
+    """Samples a server's process every `interval` seconds until `leave`."""
+
+    def __init__(self, pid: int, location: str, folder: Path, interval: float) -> None:
+        super().__init__(name="sampling", daemon=True)
+        self.samples: list[Sample] = []
+        self._process, self._location, self._folder, self._interval = psutil.Process(pid), location, folder, interval
+        self._began, self._over = time.monotonic(), threading.Event()
+
+    def take(self) -> Sample:
+        """Take one sample. The client that asks `stats` has left when the process is looked at."""
+        tasks = streams = pooled = -1
+        with contextlib.suppress(FastFlightError), FastFlightClient(self._location) as client:
+            told = client.stats()
+            tasks, streams = sum(shard["tasks"] for shard in told["shards"]), told["open"]
+            pooled = told["threads"]["offload"] + told["threads"]["other"]
+        names = [file.name for file in self._folder.rglob("*.parquet*")]
+        with self._process.oneshot():
+            threads = self._process.num_threads()
+            return Sample(
+                round(time.monotonic() - self._began, 1),
+                self._process.memory_info().rss / 1e6,
+                self._process.num_fds(),
+                threads,
+                -1 if pooled < 0 else threads - pooled,
+                tasks,
+                streams,
+                sum(name.endswith(".parquet") for name in names),
+                any(name.endswith(".new") for name in names),
+            )
+
+    def rested(self, start: Sample | None) -> Sample:
+        """Return a sample without clients, when the process is back at `start`, does not change, or time is up."""
+        deadline, before = time.monotonic() + REST_SECONDS, None
+        while True:
+            sample = self.take()
+            held = sample.descriptors, sample.lasting_threads
+            if start is not None:
+                settled = held[0] <= start.descriptors and held[1] <= start.lasting_threads
+            else:
+                settled = held == before
+            if (settled and sample.streams == 0) or time.monotonic() > deadline:
+                return sample
+            before = held
+            time.sleep(POLL_SECONDS)
+
+    def run(self) -> None:
+        while not self._over.wait(self._interval):
+            self.samples.append(self.take())
+
+    def leave(self) -> None:
+        self._over.set()
+        self.join()
+
+
+def growth(samples: Sequence[Sample]) -> float | None:
+    """MB per hour after the warm-up, while recordings are not compacted; None if it is not known yet."""
+    compacted = next((each.seconds for each in samples if each.compacted and not each.compacting), None)
+    if compacted is None:
+        return None
+    warm_up = max(compacted, samples[0].seconds + TAPS_FULL_SECONDS)
+    warm = [each for each in samples if each.seconds >= warm_up and not each.compacting]
+    if not warm or warm[-1].seconds - warm[0].seconds < LEAST_SECONDS:
+        return None
+    hours = [each.seconds / 3600 for each in warm]
+    return statistics.linear_regression(hours, [each.rss_mb for each in warm]).slope
+
+
+def promises(
+    outcome: SoakOutcome, samples: Sequence[Sample], start: Sample, end: Sample, printed: int, kept: int, wrong: int
+) -> dict[str, bool | None]:
+    """Return each promise, and whether it held."""
+    counted, grew = outcome.counted, growth(samples)
+    without = [kind for kind, visits in outcome.visits.items() if visits >= LEAST_VISITS and not outcome.rows[kind]]
+    return {
+        f"memory is flat: {grew} MB per hour after the warm-up, {end.rss_mb:.0f} MB at the end": (
+            None if grew is None else grew < FLAT_MB_PER_HOUR
+        ),
+        f"descriptors are back: {start.descriptors}, then {end.descriptors}": (
+            end.descriptors <= start.descriptors + SPARE_DESCRIPTORS
+        ),
+        f"threads are back, but for pools: {start.lasting_threads}, then {end.lasting_threads}": (
+            0 <= end.lasting_threads <= start.lasting_threads
+        ),
+        f"no stream is left: {end.streams}": end.streams == 0,
+        f"tasks are back: {start.tasks}, then {end.tasks}": 0 <= end.tasks <= start.tasks,
+        f"all {printed} printed rows are kept: {kept}": 0 < kept == printed and not wrong,
+        f"of {counted.read} rows read and {counted.written} written {counted.wrong} are wrong": (
+            counted.wrong == 0 and counted.read > 0
+        ),
+        f"each kind of visit has had rows, without any: {without}": not without,
+    }
+
+
+def campaign(folder: Path, asked: argparse.Namespace) -> SoakOutcome:
+    """Soak a server, and report whether everything held."""
+    outcome, full = SoakOutcome(), max(1, asked.boards // PRINTING_PER_BOARD)
     with contextlib.ExitStack() as stack:
         fleet = stack.enter_context(printing(Options(asked.boards - full, rows_per_second=ROWS_PER_SECOND)))
         devices = {f"board-{number}": url for number, url in enumerate(fleet.urls)}
@@ -125,130 +242,57 @@ def soak(folder: Path, asked: argparse.Namespace, seconds: float) -> Soaked:
                 "--record", "*", "--recordings", str(kept_in), "--http", str(port), "--log-json",
             )
         )  # fmt: skip
-        names = tuple(devices)
+        names, http = tuple(devices), f"http://127.0.0.1:{port}"
         with FastFlightClient(server.location) as client:
             file = client.read("sim-0", FILE).to_arrow()
-        http = f"http://127.0.0.1:{port}"
-        printing_ones, boards_with_files = names[: len(fleet.urls)], names[len(fleet.urls) :]
-        place = Place(server.location, http, printing_ones, boards_with_files, file, lines(http, "sim-0"))
-        visitors = [Client(place, number, asked.seed, tides=asked.tides) for number in range(asked.clients)]
-        sampling = Sampling(server.pid, server.location, kept_in, max(INTERVAL_SECONDS, seconds / MOST_SAMPLES))
-        # What begins with the first of its kind (a board's line, a pool) is there from then on.
-        for name in place.boards:
-            with FastFlightClient(server.location) as client:
+            for name in names[len(fleet.urls) :]:  # what begins with the first of its kind is there from then on
                 client.ls(name)
+        place = Place(
+            server.location, http, names[: len(fleet.urls)], names[len(fleet.urls) :], file, lines(http, "sim-0")
+        )
+        clients = [Client(place, number, asked.seed) for number in range(asked.clients)]
         for kind in VISITS:
-            visitors[0].once(partial(visitors[0].visit, kind))
-        start = _rested(sampling, None)
-        with sampling:
-            for visitor in visitors:
-                visitor.start()
-            try:
-                lasted = _lasted(seconds)
-            finally:
-                for visitor in visitors:
-                    visitor.leave()
-                outcome = VisitOutcome()
-                for visitor in visitors:
-                    visitor.settle()
-                    outcome.add(visitor)
-            samples = list(sampling.samples)
-        end = _rested(sampling, start)
+            clients[0].once(partial(clients[0].visit, kind))
+        interval = max(INTERVAL_SECONDS, 60 * asked.minutes / MOST_SAMPLES)
+        sampling = Sampling(server.pid, server.location, kept_in, interval)
+        start = sampling.rested(None)
+        for each in (*clients, sampling):
+            each.start()
+        try:
+            time.sleep(60 * asked.minutes)
+        except KeyboardInterrupt:
+            engine.say("ended early: clients leave, and what there was is judged")
+        finally:
+            for each in clients:
+                each.leave()
+            for each in clients:
+                each.settle()
+                outcome.visits += each.visits
+                outcome.rows += each.rows
+                outcome.counted += each.counted
+                outcome.errors += each.ended
+                outcome.flaws += each.flaws
+            sampling.leave()
+        end = sampling.rested(start)
         printed = fleet.stop()
         kept = replayed(server.location, printed)
     rows = sum(board.rows for board in printed)
-    judged = warmed(samples, warm_up_of(samples) or TAPS_FULL_SECONDS)
-    return Soaked(outcome, kept, rows, start, end, slope(judged), samples, lasted)
-
-
-def warm_up_of(samples: Sequence[Sample]) -> float | None:
-    """How long memory was filled for the first time: until the taps were, and recordings compacted. None: it still is.
-
-    The library that Arrow has its memory from keeps what a thread had at most, and compacting takes more than answers.
-    """
-    done = (each.seconds - samples[0].seconds for each in samples if each.compacted and not each.compacting)
-    compacted = next(done, None)
-    return None if compacted is None else max(compacted, TAPS_FULL_SECONDS)
-
-
-def warmed(samples: Sequence[Sample], warm_up: float) -> list[Sample]:
-    """Return the samples after the warm-up."""
-    return [each for each in samples if each.seconds - samples[0].seconds >= warm_up]
-
-
-def _lasted(seconds: float) -> float:
-    """Wait so long, or until Ctrl-C or SIGTERM. Return the seconds."""
-    began = time.monotonic()
-    try:
-        time.sleep(seconds)
-    except KeyboardInterrupt:
-        seconds = round(time.monotonic() - began, 1)
-        engine.say(f"ended after {seconds} s: clients leave, and what there was is judged")
-    return seconds
-
-
-def _rested(sampling: Sampling, start: Sample | None) -> Sample:
-    """Return a sample without clients, when the process is back at `start`, does not change, or time is up."""
-    deadline = time.monotonic() + REST_SECONDS
-    before: Sample | None = None
-    while True:
-        sample = sampling.take()
-        if start is not None:
-            settled = sample.descriptors <= start.descriptors and sample.lasting_threads <= start.lasting_threads
-        else:
-            settled = before is not None and _held(before) == _held(sample)
-        if (settled and sample.streams == 0) or time.monotonic() > deadline:
-            return sample
-        before = sample
-        time.sleep(POLL_SECONDS)
-
-
-def _held(sample: Sample) -> tuple[int, int, int]:
-    return sample.descriptors, sample.threads, sample.tasks
-
-
-def campaign(folder: Path, asked: argparse.Namespace) -> engine.Verdict:
-    """Soak a server, and report whether everything held."""
-    seconds = (asked.hours * 60 + (0 if asked.hours and asked.minutes == 10.0 else asked.minutes)) * 60
-    path = asked.output or RESULTS / f"soak-{datetime.now():%Y%m%d-%H%M%S}.csv"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    engine.say(f"{asked.boards} boards, {asked.clients} clients, {seconds:.0f} s")
-    found = soak(folder, asked, seconds)
-    verdicts = found.verdicts()
-    frame = pd.DataFrame([asdict(each) for each in found.samples])
-    stolen = float(frame["stolen"].mean()) if found.samples else 0.0
-    description: dict[str, Any] = {
-        "suite": "soak",
-        "seconds": found.seconds,
-        **{name: getattr(asked, name) for name in ("boards", "clients", "seed", "tides")},
-        "flat_mb_per_hour": FLAT_MB_PER_HOUR,
-        "stolen_percent": stolen,
-        **{name: asdict(getattr(found, name)) for name in ("slope", "start", "end")},
-        **{name: getattr(found.outcome, name) for name in ("visits", "rows", "errors", "untyped")},
-        "verdicts": verdicts,
-        "machine": machine.describe(),
-    }
-    frame.to_csv(path, index=False, float_format="%.6g")
-    path.with_suffix(".json").write_text(json.dumps(description, indent=2) + "\n", encoding="utf-8")
-    engine.say(f"{found.outcome.visits.total()} visits: {dict(found.outcome.visits)}")
-    for text, held in verdicts.items():
-        engine.say(f"{SAID[held]}  {text}")
-    for text in found.outcome.untyped[:MAX_SHOWN]:
-        engine.say(f"             {text}")
-    if stolen:
-        engine.say(f"             the host gave {stolen:.1f} % of the processors' time to others")
-    engine.say(f"{machine.in_one_line(description['machine'])}\n{path}")
-    return engine.Verdict(False not in verdicts.values())
+    outcome.promises = promises(outcome, sampling.samples, start, end, rows, kept.rows, kept.wrong)
+    if asked.samples is not None:
+        with asked.samples.open("w", newline="") as out:
+            writer = csv.DictWriter(out, list(asdict(start)))
+            writer.writeheader()
+            writer.writerows(map(asdict, sampling.samples))
+    return outcome
 
 
 if __name__ == "__main__":
     engine.command(
         __doc__,
         campaign,
-        engine.option("--hours", 0.0, "how long, in hours"),
-        engine.option("--minutes", 10.0, "how long, in minutes, beside the hours"),
+        engine.option("--minutes", 10.0, "how long"),
         engine.option("--boards", 100, "boards, one in ten of them with files"),
         engine.option("--clients", 50, "clients at a time"),
-        engine.option("--tides", False, "half of the time only a quarter of the clients come", action="store_true"),
+        engine.option("--samples", None, "a CSV for the samples", type=Path),
         seed=1,
     )

@@ -21,17 +21,15 @@ FAULTS = (0, 5, 7, 9, 10)
 @pytest.mark.parametrize(
     "arguments",
     [
-        "collect --kills 1",
         "collectors --every 20",
         "deploy --cuts 2 --seed 3",
         "gaps --rounds 3 --fault kill --fault cut --fault stop --seed 164",
         "kills --runs 2 --seed 1",
-        "soak --minutes 0.05 --boards 4 --clients 6 --output {folder}/soak.csv",
     ],
     ids=lambda arguments: str(arguments).partition(" ")[0],
 )
-def test_a_short_campaign_finds_nothing_wrong(arguments: str, tmp_path: Path) -> None:
-    campaign, *options = arguments.format(folder=tmp_path).split()
+def test_a_short_campaign_finds_nothing_wrong(arguments: str) -> None:
+    campaign, *options = arguments.split()
     command = [sys.executable, "-m", f"tests.campaigns.{campaign}", *options]
     ended = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=110)
     assert ended.returncode == 0, ended.stdout + ended.stderr

@@ -1,6 +1,6 @@
 """How a server and its clients authenticate: not at all, or by TLS and a token.
 
-`serving` is for the command `serve`, and `asking` for the commands that ask a server. The rest is for programs.
+`serving` is for the command `serve`. The rest is for clients.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ class Guard:
 
     scheme: str = "grpc"
     serving: tuple[str, ...] = ()
-    asking: tuple[str, ...] = ()
     credentials: Credentials = NONE
     verifying: ssl.SSLContext | None = None
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -46,14 +45,12 @@ def guarded(folder: Path, host: str) -> Guard:
     made.private_key_pem.write_to_path(key)
     authority.cert_pem.write_to_path(ca)
     entry, token = issued("campaign", scopes(["read,write,session,exec,admin:*"]), datetime.now(UTC))
-    tokens, shown = folder / "tokens.json", folder / "token"
-    for file, content in ((tokens, Book((entry,)).encode()), (shown, token.encode())):
-        file.touch(0o600)
-        file.write_bytes(content)
+    tokens = folder / "tokens.json"
+    tokens.touch(0o600)
+    tokens.write_bytes(Book((entry,)).encode())
     return Guard(
         "grpc+tls",
         ("--tls-cert", str(certificate), "--tls-key", str(key), "--tokens", str(tokens)),
-        ("--tls-ca", str(ca), "--token-file", str(shown)),
         Credentials(token, ca.read_bytes()),
         ssl.create_default_context(cafile=ca),
         {"authorization": f"Bearer {token}"},

@@ -2,9 +2,8 @@
 
     python -m tests.campaigns.faulting.leash ARGUMENTS
 
-Prints `ready` when its modules are loaded, and begins at a line of its input: on a busy machine loading takes long, and
-it is not part of the measured work. It ends when its input ends. SIGUSR1 prints where it is. Its clock can be set
-(`tests.support.clock`), and it can compact often (`clustering.compacting`).
+It ends when its input ends. SIGUSR1 prints where it is. Its clock can be set (`tests.support.clock`), and it can
+compact often (`clustering.compacting`).
 """
 
 from __future__ import annotations
@@ -31,9 +30,6 @@ def main() -> None:
     command = importlib.import_module("fastflight.cli.main")  # now: all of it takes the clock that it finds
     command.load(sys.argv[1])
     compacting.follow(os.environ)
-    print("ready", flush=True)
-    if not sys.stdin.readline():
-        os._exit(LOST)
     threading.Thread(target=_hold, name="leash", daemon=True).start()
     command.app()
 

@@ -63,9 +63,6 @@ class Program:
                 start_new_session=True,
                 env=self._environment,
             )
-        assert self._process.stdin is not None
-        self._process.stdin.write("begin\n")
-        self._process.stdin.flush()
         self._reader = threading.Thread(target=self._read, name=f"{self.name}-output")
         self._reader.start()
 

@@ -20,7 +20,6 @@ import contextlib
 import os
 import re
 import signal
-import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -45,7 +44,7 @@ from tests.support.targets import TargetMissing
 
 HOST = "127.0.0.1"
 # How a device is reached: the schemes of device URLs.
-SOCKET, RFC2217, SERIAL, EXEC = LINES = ("socket", "rfc2217", "serial", "exec")
+SOCKET, RFC2217, SERIAL = LINES = ("socket", "rfc2217", "serial")
 FILES, TALKER = BOARDS = ("files", "talker")
 CLIENT_SERVER, BROWSER_GATEWAY, RELAY_TARGET = "client - server", "browser - gateway", "relay - target"
 SERVER_BOARD, TOOL_BRIDGE, BRIDGE_BOARD = "server - board", "tool - bridge", "bridge - board"
@@ -183,14 +182,6 @@ class Stage:
         """End the process that shares a board."""
         self._bridges[name].kill()
 
-    def kill_children(self) -> int:
-        """End the programs that the server started for devices. Return how many there were."""
-        pids = _children(self.server.pid)
-        for pid in pids:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        return len(pids)
-
     def complaints(self) -> Sequence[str]:
         """Return the unexpected errors of all logs, and shutdowns that went wrong."""
         programs = [self.server, *self._bridges.values()]
@@ -212,8 +203,6 @@ class Stage:
         )
         if self.line == SOCKET:
             return f"socket://{HOST}:{proxy.port}"
-        if self.line == EXEC:
-            return f"exec:{sys.executable} -m tests.campaigns.faulting.child {proxy.port}"
         sharing = ["bridge", f"socket://{HOST}:{proxy.port}", "--rfc2217", "0"]
         bridge = Program(f"bridge {name}", sharing, [rf"rfc2217://{HOST}:(\d+)"], self.folder / f"bridge-{name}.log")
         self._bridges[name] = bridge
@@ -247,11 +236,3 @@ class Stage:
 
 def _port(path: str) -> int:
     return int(path.rpartition(":")[2])
-
-
-def _children(pid: int) -> list[int]:
-    found: list[int] = []
-    for listing in Path(f"/proc/{pid}/task").glob("*/children"):
-        with contextlib.suppress(OSError):
-            found += map(int, listing.read_text().split())
-    return found

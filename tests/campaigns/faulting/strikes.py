@@ -19,7 +19,6 @@ from tests.campaigns.faulting.stage import (
     BRIDGE_BOARD,
     BROWSER_GATEWAY,
     CLIENT_SERVER,
-    EXEC,
     FILES,
     RELAY_TARGET,
     RFC2217,
@@ -29,7 +28,7 @@ from tests.campaigns.faulting.stage import (
     TOOL_BRIDGE,
     Stage,
 )
-from tests.campaigns.faulting.works import PutProcess, Rows, Work
+from tests.campaigns.faulting.works import Rows, Work
 from tests.support.chaos import ChaosProxy, Fault, Kind, Way, drawn
 from tests.support.small_disk import BLOCK_BYTES
 
@@ -53,7 +52,7 @@ FULL, FULL_DISK = "full", "full disk"
 KILLED, STOPPED = "kill -9", "SIGTERM"
 # The hops that end at a port of the server.
 PORTS = (CLIENT_SERVER, BROWSER_GATEWAY)
-BOARD, SERVER, CLIENT, DISK = "board", "server", "client", "server - disk"
+BOARD, SERVER, DISK = "board", "server", "server - disk"
 # Room for the log, and for a few more rows, on a disk that is full to programs that may write no further than this.
 LOG_BYTES, ROOM_BYTES = 4_096, 2_000
 # As the words of the tables.
@@ -177,8 +176,6 @@ def strike(stage: Stage, work: Work, chance: random.Random, *, quick: bool = Fal
         choices.append((6, lambda: _on_board(stage, work, chance, cable, f"{SERVER_BOARD} (serial)")))
     if stage.line == RFC2217 and work.board:
         choices.append((0.7, lambda: held(KILLED, "bridge", lambda: stage.kill_bridge(work.board))))
-    if stage.line == EXEC and work.board:
-        choices.append((0.7, lambda: held(KILLED, "child", stage.kill_children)))
     choices.append((0.7, lambda: held(KILLED, SERVER, stage.server.kill)))
     choices.append((0.7, lambda: held(STOPPED, SERVER, stage.stop_server)))
     thawed = partial(stage.server.freeze, False)
@@ -189,8 +186,6 @@ def strike(stage: Stage, work: Work, chance: random.Random, *, quick: bool = Fal
         choices.append((2, lambda: held(FULL_DISK, DISK, partial(disk.fill, room), disk.empty)))
     if isinstance(work, Rows):
         choices.append((1, lambda: held(FULL, DISK, lambda: _fill(stage, chance), lambda: _empty(stage))))
-    if isinstance(work, PutProcess):
-        choices = [(1, lambda: held(KILLED, CLIENT, work.kill))]
     if quick:
         choices = [each for each in choices if each[0] >= QUICK_WEIGHT]
     weights = [weight for weight, _ in choices]

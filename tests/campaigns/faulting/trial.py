@@ -27,7 +27,6 @@ from tests.campaigns.faulting.works import (
     Get,
     GetTree,
     Put,
-    PutProcess,
     PutTree,
     Recording,
     Rows,
@@ -51,7 +50,6 @@ PARTS = ".fastflight-*"
 COMPLETED, TYPED = "completed", "typed"
 LOST, WRONG, UNTYPED, HUNG, STUCK = BAD = ("lost", "wrong", "untyped", "hung", "stuck")
 
-# The last one starts a program of its own.
 WORKS: Sequence[tuple[float, type[Work]]] = (
     (3, Put),
     (3, Get),
@@ -63,16 +61,12 @@ WORKS: Sequence[tuple[float, type[Work]]] = (
     (1, HttpPut),
     (1, HttpSession),
     (1, Relayed),
-    (0.6, PutProcess),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class FaultOutcome:
-    """One fault: what struck where, what was done, how it ended, and after how long all was usable.
-
-    Not counted is how long a program of the work takes to be loaded: that is told by how busy the machine is.
-    """
+    """One fault: what struck where, what was done, how it ended, and after how long all was usable."""
 
     number: int
     line: str
@@ -127,11 +121,9 @@ class FaultTrials:
         """Carry out one fault, from its strike until everything is usable again."""
         stage = self._stage
         chance = random.Random(f"{self._seed} {stage.line} {number}")
-        works = WORKS if not self._quick else WORKS[:-1]
-        work = chance.choices([made for _, made in works], [weight for weight, _ in works])[0](stage, chance)
+        work = chance.choices([made for _, made in WORKS], [weight for weight, _ in WORKS])[0](stage, chance)
         strikes = strike(stage, work, chance, quick=self._quick)
         self._registry.before = self._registry.promised = max(self._registry.promised, stage.promised())
-        work.prepare()
         strikes.apply()
         began = time.monotonic()
         attempt = _attempt(work)
@@ -144,8 +136,8 @@ class FaultTrials:
             self._registry.promised = max(self._registry.promised, stage.promised())
         stage.repair()
         began = time.monotonic()
-        tries, preparing, trouble = self._use(work)
-        usable = time.monotonic() - began - preparing
+        tries, trouble = self._use(work)
+        usable = time.monotonic() - began
         if trouble and ended not in BAD:
             ended, reason = STUCK, f"after {ended} {code} ({reason}): {trouble}"
         if (worse := self._look(work, strikes)) and ended not in BAD:
@@ -189,21 +181,18 @@ class FaultTrials:
             return WRONG, code, f"{found} ({error or 'completed'})"
         return (COMPLETED, "", "") if error is None else (TYPED, code, str(error))
 
-    def _use(self, work: Work) -> tuple[int, float, str]:
-        """Repeat the work without a fault until it completes. Return tries, seconds to prepare, and what is wrong."""
+    def _use(self, work: Work) -> tuple[int, str]:
+        """Repeat the work without a fault until it completes. Return how many tries it took, and what is wrong."""
         deadline = time.monotonic() + USABLE_SECONDS
-        tries, preparing = 0, 0.0
+        tries = 0
         while True:
             tries += 1
-            began = time.monotonic()
-            work.prepare()
-            preparing += time.monotonic() - began
             attempt = _attempt(work)
             ended, code, reason = self._judged(work, attempt)
             if ended == COMPLETED:
-                return tries, preparing, ""
+                return tries, ""
             if ended in BAD or time.monotonic() > deadline:
-                return tries, preparing, f"try {tries} {ended} {code}: {reason}"
+                return tries, f"try {tries} {ended} {code}: {reason}"
             time.sleep(PAUSE_SECONDS)
 
     def _look(self, work: Work, strikes: Strike) -> tuple[str, str] | None:

@@ -10,9 +10,6 @@ from __future__ import annotations
 import json
 import random
 import re
-import signal
-import subprocess
-import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
@@ -23,7 +20,6 @@ from fastflight.client import FastFlightClient
 from fastflight.errors import FastFlightError
 from fastflight_benchmark.contents import KINDS, make
 from tests.campaigns import engine
-from tests.campaigns.faulting.program import LEASH
 from tests.campaigns.faulting.stage import CLIENT_SERVER, FILES, TALKER, Stage
 from tests.campaigns.faulting.talker import Kept, flaw, stretches
 
@@ -36,10 +32,6 @@ RUN = 1_000_000
 TREE = ("main.py", "lib/one.py", "lib/two.bin", "data/three.csv")
 # What is to be kept meanwhile, and within which time: a line that was lost is tried again by itself.
 GROWN_ROWS, GROWN_SECONDS = 60, 60.0
-# A program of the command line that has loaded what it needs.
-PROCESS_SECONDS = 60.0
-# To say where it is.
-WORDS_SECONDS = 1.0
 
 
 class Ended(Exception):
@@ -68,9 +60,6 @@ class Work(ABC):
         self.kind = chance.choice(KINDS)
         # Of how many bytes a fault's place is drawn.
         self.reach = self.size + 1_500
-
-    def prepare(self) -> None:  # noqa: B027  # most have nothing to prepare
-        """Prepare `carry_out`. Its time does not count."""
 
     @abstractmethod
     def carry_out(self) -> None:
@@ -173,58 +162,6 @@ class GetTree(_Copy):
     def carry_out(self) -> None:
         with self.client() as client:
             client.get_tree(FILES, "/src", self.local("back"), mode=self.mode)
-
-
-class PutProcess(Put):
-    """A `put` by a separate process, which may be killed. `process` is set while it runs."""
-
-    name = "put"
-
-    def __init__(self, stage: Stage, chance: random.Random) -> None:
-        super().__init__(stage, chance)
-        self.process: subprocess.Popen[bytes] | None = None
-
-    def prepare(self) -> None:
-        command = [sys.executable, "-m", LEASH, "put", str(self.given["t.bin"]), f"{FILES}:/t.bin"]
-        command += ["--server", self.stage.location_of(self.way), *self.stage.guard.asking]
-        self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0
-        )
-        assert self.process.stdout is not None
-        self.process.stdout.read(len("ready\n"))
-
-    def carry_out(self) -> None:
-        assert self.process is not None and self.process.stdin is not None
-        self.process.stdin.write(b"begin\n")
-        # Not `communicate`, which would close its input, and so end it.
-        said = self._said(self.process)
-        if self.process.returncode:
-            if self.process.returncode > 0 and b"Traceback" in said:
-                raise RuntimeError(said.decode(errors="replace")[-2000:])
-            if self.process.returncode < 0 and self.process.returncode != -signal.SIGKILL:
-                raise RuntimeError(f"it crashed: {signal.Signals(-self.process.returncode).name}")
-            raise Ended("killed" if self.process.returncode < 0 else f"exit code {self.process.returncode}")
-
-    def kill(self) -> int:
-        """Kill the process. Return 0 if it had ended."""
-        if self.process is None or self.process.poll() is not None:
-            return 0
-        self.process.kill()
-        return 1
-
-    def _said(self, process: subprocess.Popen[bytes]) -> bytes:
-        """Return its errors after it has ended. They are too few to fill the pipe."""
-        assert process.stdin is not None and process.stdout is not None and process.stderr is not None
-        with process.stdin, process.stdout, process.stderr:
-            try:
-                process.wait(PROCESS_SECONDS)
-            except subprocess.TimeoutExpired as error:
-                process.send_signal(signal.SIGUSR1)
-                time.sleep(WORDS_SECONDS)
-                process.kill()
-                process.wait()
-                raise TimeoutError(process.stderr.read().decode(errors="replace")[-8000:]) from error
-            return process.stderr.read()
 
 
 class Rows(Work):
