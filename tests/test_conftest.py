@@ -20,6 +20,9 @@ import socket
 import subprocess
 import sys
 
+from tests.support import leaks
+
+leaks.GRACE_SECONDS = 0.2
 kept = []
 
 

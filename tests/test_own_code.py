@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import builtins
 import sys
+from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +16,14 @@ from fastflight.own_code import BEGIN, ECHO, RUN, RUN_IN_MAIN, pieces, show, wra
 from fastflight.protocol.raw_repl import PLAIN_BYTES
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=120)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _heap_of_a_board() -> Iterator[None]:
+    """Code for boards collects the heap first. That of the whole test run takes as long as a hundred examples."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "gc", SimpleNamespace(collect=lambda: None))
+        yield
 
 
 def run(code: bytes | str, main: dict[str, Any]) -> None:

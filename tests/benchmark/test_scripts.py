@@ -18,7 +18,7 @@ from fastflight_benchmark import result
 from fastflight_benchmark.processes import spawned
 from fastflight_benchmark.run_benchmark import app
 
-SOON = 30.0
+SOON = 60.0
 FOLDER = Path(fastflight_benchmark.__file__).parent
 RESULTS = FOLDER.parent / "docs" / "results"
 SAID = {

@@ -39,20 +39,6 @@ def test_a_file_on_a_terminal_has_types_ends_and_a_count(opened: str, monkeypatc
     assert len(lines) == 2 + 10 + 1 + 5 + 1
 
 
-@pytest.mark.parametrize("mode", ["sync", "async"])
-def test_another_ending_converts_there_and_back(run: Run, tmp_path: Path, mode: str) -> None:
-    table = tmp_path / "readings.parquet"
-    assert run("get", "demo:/readings.csv", "-o", str(table), "--mode", mode).exit_code == 0
-    assert pq.read_table(table).num_rows == 10_000
-    result = run("put", str(table), f"demo:/{mode}.csv", "--mode", mode, "--json")
-    told = json.loads(result.stdout)
-    assert (told["path"], told["rows"]) == (f"/{mode}.csv", 10_000)
-    again = tmp_path / "again.parquet"
-    assert run("get", f"demo:/{mode}.csv", "-o", str(again)).exit_code == 0
-    assert pq.read_table(again).equals(pq.read_table(table))
-    assert run("rm", f"demo:/{mode}.csv").exit_code == 0
-
-
 def test_a_schema_that_nests_too_deep_is_wrong_usage(run: Run) -> None:
     result = run("get", "demo:/readings.csv", "--schema", '{"a":' + "[" * 5000)
     assert (result.exit_code, "not JSON" in result.stderr) == (2, True)
@@ -74,16 +60,3 @@ def test_a_failed_get_keeps_the_old_file(run: Run, tmp_path: Path) -> None:
     told = json.loads(pq.read_metadata(output).metadata[b"fastflight.summary"])
     assert told["null_cells"] == {"b": 1}
     run("rm", "demo:/rows.csv")
-
-
-def test_a_failed_put_keeps_the_old_file(run: Run, tmp_path: Path) -> None:
-    good, bad = tmp_path / "good.jsonl", tmp_path / "bad.csv"
-    good.write_text('{"a":1}\n')
-    bad.write_text("a,b\n" + "1,2\n" * 100_000 + "1,2,3\n")
-    assert run("put", str(good), "demo:/kept.jsonl").exit_code == 0
-    refused = run("put", str(bad), "demo:/kept.jsonl")
-    assert (refused.exit_code, "bad.csv" in refused.stderr) == (1, True)
-    copy = tmp_path / "copy.jsonl"
-    run("get", "demo:/kept.jsonl", "-o", str(copy))
-    assert copy.read_text() == '{"a":1}\n'
-    run("rm", "demo:/kept.jsonl")

@@ -61,11 +61,8 @@ def test_a_command_that_calls_a_server_loads_only_the_client() -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        ("info",),
         ("exec", "print(1)"),
-        ("cat", ":main.py"),
         ("cp", ":log.bin", "copy"),
-        ("cp", __file__, ":a.py"),
         ("put", __file__, ":"),
         ("repl",),
     ],
@@ -80,9 +77,7 @@ def test_short_commands_on_a_board_without_a_server_load_no_arrow_and_no_server(
     assert loaded & (ARROW | DRAWING | OTHER_KINDS | server) == set()
 
 
-@pytest.mark.parametrize(
-    "words", [("ls", "demo"), ("info",), ("exec", "print(1)"), ("mkdir", "-p", "demo:/a"), ("cat", ":main.py")]
-)
+@pytest.mark.parametrize("words", [("ls", "demo"), ("exec", "print(1)"), ("mkdir", "-p", "demo:/a")])
 def test_short_commands_on_a_server_load_no_pandas_and_no_server(words: tuple[str, ...]) -> None:
     with serving({"demo": "sim:"}) as running:
         loaded = loaded_by(command(*words, "--server", running.location))

@@ -77,33 +77,6 @@ def test_a_command_may_need_rows_after_it_has_talked_to_the_board(run_local: Run
     assert json.loads(shown.stdout)["rows"] == 1
 
 
-def test_files_are_copied_to_the_only_board_and_back(run_local: RunLocal, plugged: Path, tmp_path: Path) -> None:
-    local = tmp_path / "local"
-    local.mkdir()
-    (local / "b.bin").write_bytes(bytes(range(256)))
-    assert run_local("put", str(local / "b.bin"), ":", *ANY).exit_code == 0
-    assert (plugged / "b.bin").read_bytes() == bytes(range(256))
-    assert run_local("get", "/b.bin", str(local / "c.bin")).exit_code == 0
-    assert (local / "c.bin").read_bytes() == bytes(range(256))
-    assert run_local("rm", ":/b.bin", *ANY).exit_code == 0
-    assert not (plugged / "b.bin").exists()
-
-
-def test_the_other_commands_on_files_need_no_server(run_local: RunLocal, plugged: Path, tmp_path: Path) -> None:
-    local = tmp_path / "local"
-    local.mkdir()
-    (local / "b.bin").write_bytes(bytes(range(256)))
-    assert run_local("mkdir", "-p", ":/data/deep").exit_code == 0
-    copied = run_local("cp", str(local / "b.bin"), ":/data/deep", *ANY)
-    assert (copied.exit_code, copied.stdout) == (0, "board:/data/deep/b.bin: 256 B written\n")
-    assert run_local("cat", "/data/**/b.*").stdout_bytes == bytes(range(256))
-    assert run_local("head", "/data/deep/b.bin", "-c", "3").stdout_bytes == b"\x00\x01\x02"
-    assert run_local("cp", ":/data/deep/*", ":/c.bin", *ANY).exit_code == 0
-    assert run_local("rm", "/c.*", *ANY).exit_code == 0
-    assert run_local("rm", "-r", "--yes", "/data", *ANY).stdout == "board:/data: 1 file, 256 B, 2 folders removed\n"
-    assert not (plugged / "data").exists()
-
-
 def test_a_board_may_be_given_by_its_url(run_local: RunLocal, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("hello")
     listed = run_local("ls", "--device", f"sim:?files={tmp_path}", "--json")

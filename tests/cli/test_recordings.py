@@ -101,11 +101,11 @@ def here(request: pytest.FixtureRequest, in_cluster: str) -> list[str]:
     return ["--server", in_cluster] if request.param == "cluster" else []
 
 
-def test_recordings_are_listed(run: Run, here: list[str]) -> None:
-    shown = run("recordings", *here).stdout.splitlines()
+def test_recordings_are_listed(run: Run) -> None:
+    shown = run("recordings").stdout.splitlines()
     assert shown[0].split() == ["name", "rows", "size", "from", "to", "next", "lost", "gaps", "state"]
     assert re.fullmatch(r"weather +8 +\d+ B  2026-11-20 \d\d:\d\d  2026-11-20 \d\d:\d\d +10 +2 +1  kept", shown[1])
-    (told,) = json.loads(run("recordings", "--json", *here).stdout)
+    (told,) = json.loads(run("recordings", "--json").stdout)
     assert {"name": "weather", "rows": 8, "next_seq": 10, "state": "kept"}.items() <= told.items()
 
 
@@ -157,18 +157,18 @@ def test_gaps_are_told_though_older_ones_are_not_kept(capsys: pytest.CaptureFixt
         (["--speed", "10000"], [1, 2, 3, 4, 8, 9]),
     ],
 )
-def test_a_range(run: Run, here: list[str], options: list[str], numbers: list[int]) -> None:
-    rows = [
-        json.loads(line) for line in run("replay", "weather", *here, *READINGS, "--json", *options).stdout.splitlines()
-    ]
+def test_a_range(run: Run, options: list[str], numbers: list[int]) -> None:
+    rows = [json.loads(line) for line in run("replay", "weather", *READINGS, "--json", *options).stdout.splitlines()]
     assert [row["n"] for row in rows] == numbers
 
 
-@pytest.mark.parametrize("command", [["replay", "weather"], ["recordings", "export", "weather"]])
-@pytest.mark.parametrize("ending", [".parquet", ".arrow", ".csv", ".jsonl"])
-def test_the_rows_in_a_file(run: Run, here: list[str], command: list[str], ending: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("command", "ending"),
+    [("replay", ".parquet"), ("replay", ".arrow"), ("replay", ".csv"), ("recordings export", ".jsonl")],
+)
+def test_the_rows_in_a_file(run: Run, command: str, ending: str, tmp_path: Path) -> None:
     file = tmp_path / f"out{ending}"
-    result = run(*command, *here, *READINGS, "--columns", "seq,n,celsius", "-o", str(file))
+    result = run(*command.split(), "weather", *READINGS, "--columns", "seq,n,celsius", "-o", str(file))
     assert re.fullmatch(rf"{file}: [\d,]+ B, 6 rows, 1 gap with 2 rows missing\n", result.stdout), result.output
     if ending == ".arrow":
         table = pa.ipc.open_stream(file.read_bytes()).read_all()
@@ -189,27 +189,27 @@ def test_sql_has_the_rows_of_a_cluster(run: Run, in_cluster: str) -> None:
     assert rows == [{"seq": n, "direction": "rx", "line": f"{n},2{n}.5\n"} for n in (2, 3, 4, 7, 8, 9)]
 
 
-def test_a_part_in_a_folder(run: Run, here: list[str], tmp_path: Path) -> None:
+def test_a_part_in_a_folder(run: Run, tmp_path: Path) -> None:
     told = json.loads(
-        run("recordings", "export", "weather", *here, "--from", "7", "--to", "8", "-o", str(tmp_path), "--json").stdout
+        run("recordings", "export", "weather", "--from", "7", "--to", "8", "-o", str(tmp_path), "--json").stdout
     )
     assert {"output": str(tmp_path / "weather.parquet"), "rows": 2, "gaps": 0}.items() <= told.items()
     assert pq.read_table(tmp_path / "weather.parquet").column("text").to_pylist() == ["7,27.5", "8,28.5"]
 
 
 @pytest.mark.parametrize("command", [["replay"], ["recordings", "export"]])
-def test_the_rows_on_standard_output(run: Run, here: list[str], command: list[str]) -> None:
-    asked = [*command, "weather", *here, *READINGS, "--columns", "n", "--from", "8", "-o", "-"]
+def test_the_rows_on_standard_output(run: Run, command: list[str]) -> None:
+    asked = [*command, "weather", *READINGS, "--columns", "n", "--from", "8", "-o", "-"]
     assert run(*asked).stdout == "n\n8\n9\n"
     assert [json.loads(line) for line in run(*asked, "--json").stdout.splitlines()] == [{"n": 8}, {"n": 9}]
 
 
-def test_a_failed_export_leaves_the_old_file(run: Run, here: list[str], tmp_path: Path) -> None:
+def test_a_failed_export_leaves_the_old_file(run: Run, tmp_path: Path) -> None:
     old = tmp_path / "old.csv"
     old.write_text("old")
     for options in (["--format", "bytes", "-o", str(old)], ["-o", str(tmp_path / "nowhere" / "x.csv")]):
-        assert run("recordings", "export", "weather", *here, *options).exit_code in (1, 2)
-    assert run("recordings", "export", "wether", *here, "-o", str(old)).exit_code == 1
+        assert run("recordings", "export", "weather", *options).exit_code in (1, 2)
+    assert run("recordings", "export", "wether", "-o", str(old)).exit_code == 1
     assert (old.read_text(), list(tmp_path.iterdir())) == ("old", [old])
 
 
@@ -232,8 +232,8 @@ def test_rows_that_are_still_being_recorded_are_exported(run: Run, tmp_path: Pat
     assert last in [seq for (seq,) in duckdb.sql(f"select seq from '{file}'").fetchall()]
 
 
-def test_columns_as_csv(run: Run, here: list[str]) -> None:
-    shown = run("replay", "weather", *here, *READINGS, "--csv", "--columns", "n,celsius", "-n", "1").stdout
+def test_columns_as_csv(run: Run) -> None:
+    shown = run("replay", "weather", *READINGS, "--csv", "--columns", "n,celsius", "-n", "1").stdout
     assert shown.splitlines() == ["n,celsius", "1,21.5"]
 
 

@@ -21,7 +21,7 @@ from fastflight.app.compose import open_server
 from fastflight.app.overlay import read_config
 from fastflight.errors import RequestError
 
-SOON = 30.0
+SOON = 60.0
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 

@@ -9,7 +9,6 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 from click.testing import Result
 from typer.testing import CliRunner
@@ -45,28 +44,6 @@ def location(board: Path) -> Iterator[str]:
         with FastFlightClient(running.location) as client:
             client.info("demo")
         yield running.location
-
-
-def test_cat_prints_the_bytes_of_all_files(run: Run) -> None:
-    result = run("cat", "demo:/a.csv", ":/a.bin", "/notes.txt")
-    assert (result.exit_code, result.stderr) == (0, "")
-    assert result.stdout_bytes == CSV + CONTENT + b"one\ntwo\r\nthree\nfour"
-    assert run("cat", "demo:/**/*.csv").stdout_bytes == CSV + b"n\n1\n"
-
-
-def test_get_in_a_pipe_gives_bytes_and_arrow(run: Run) -> None:
-    assert run("get", "demo:/a.bin").stdout_bytes == CONTENT
-    table = pa.ipc.open_stream(run("get", "demo:/a.csv", "-o", "-", "--as", "arrow").stdout_bytes).read_all()
-    assert table.to_pydict() == {"time": [1, 2, 3], "celsius": [20.5, 21.0, 19.5]}
-
-
-def test_head_of_a_file_without_rows_prints_lines_or_bytes(run: Run) -> None:
-    assert run("head", "demo:/notes.txt", "-n", "2").stdout_bytes == b"one\ntwo\r\n"
-    assert run("head", "demo:/notes.txt").stdout_bytes == b"one\ntwo\r\nthree\nfour"
-    assert run("head", "demo:/lines.txt", "-n", "2500").stdout_bytes == b"".join(LINES[:2500])
-    assert run("head", "demo:/lines.txt", "-n", "9000").stdout_bytes == b"".join(LINES)
-    assert run("head", "demo:/a.bin", "-c", "300").stdout_bytes == CONTENT[:300]
-    assert run("head", "demo:/a.csv", "-c", "0").stdout_bytes == b""
 
 
 def test_head_of_a_file_that_is_not_text_shows_its_first_bytes(run: Run) -> None:

@@ -16,7 +16,7 @@ from fastflight.errors import DeviceException, ProtocolError, Stopped, Transport
 from tests.client.handmade_server import READINGS, HandmadeServer
 from tests.support.waiting import auntil
 
-SOON = 10.0
+SOON = 60.0
 # A send of so much waits for a server that takes nothing: gRPC holds about 4 MB of it.
 MORE_THAN_WAITS = 16 * 1024 * 1024
 

@@ -18,7 +18,7 @@ from tests.support.refusals import refused
 from tests.support.servers import config, serving
 
 # For waits that end as soon as something happens.
-SOON = 30.0
+SOON = 60.0
 BOTH: tuple[Mode, ...] = ("sync", "async")
 
 

@@ -25,7 +25,9 @@ from fastflight.sources import mock
 from tests.support.function_source import FunctionSource
 from tests.support.refusals import refused
 
-SOON = 10.0
+SOON = 60.0
+# Between the signs of life of a part that goes on.
+IDLE_SECONDS = 0.01
 SCHEMA = pa.schema([("n", pa.int64())])
 
 
@@ -92,6 +94,7 @@ class Servers:
                 if number == request.bad:
                     raise BusyError("in use", holder="a bridge", where=f"part {number}")
                 while number == request.idle:
+                    self.may_answer.wait(IDLE_SECONDS)
                     yield []
             finally:
                 self.ended.release()
@@ -100,7 +103,9 @@ class Servers:
 
 
 @pytest.fixture
-def servers() -> Iterator[Servers]:
+def servers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Servers]:
+    # Each sign of life is sent: only then does a sync source hear that nobody wants its rows.
+    monkeypatch.setattr("fastflight.runtime.outgoing.HEARTBEAT_SECONDS", 0.0)
     with ExitStack() as stack:
         yield Servers(stack)
 

@@ -17,7 +17,7 @@ from fastflight.errors import DataError, FastFlightError, Stopped
 from tests.support.waiting import until
 
 # For waits that end as soon as something happens; reached only when it does not.
-SOON = 10.0
+SOON = 60.0
 Begin = Callable[[], AsyncIterator[int]]
 # What was read, and what ended it.
 Read = Callable[..., tuple[list[int], BaseException | None]]

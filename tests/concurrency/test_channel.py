@@ -16,7 +16,7 @@ from fastflight.errors import DataError, Stopped
 from tests.support.waiting import until
 
 # For waits that end as soon as something happens; reached only when it does not.
-SOON = 10.0
+SOON = 60.0
 
 Read = Callable[[Channel[int]], list[int]]
 Fill = Callable[[Channel[int], Iterable[int]], None]

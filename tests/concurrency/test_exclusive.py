@@ -18,7 +18,7 @@ from fastflight.errors import BusyError
 from tests.support.clock import ManualClock
 from tests.support.refusals import refused
 
-SOON = 10.0
+SOON = 60.0
 
 
 def acquire(lock: Exclusive, holder: str, timeout: float, **options: Any) -> None:

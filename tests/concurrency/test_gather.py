@@ -12,7 +12,7 @@ import pytest
 from fastflight.concurrency import Cancelled
 from fastflight.concurrency.gather import AsyncGather, Gather
 
-SOON = 10.0
+SOON = 60.0
 Run = Callable[..., list[int]]
 
 

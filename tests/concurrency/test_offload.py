@@ -11,7 +11,7 @@ from fastflight.concurrency import Shard, off_loop
 from fastflight.concurrency.offload import unbroken
 from fastflight.errors import TransportError
 
-SOON = 10.0
+SOON = 60.0
 
 
 def test_the_result_and_the_error_of_a_call() -> None:

@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 
 from fastflight.concurrency.threads import PeriodicThread
 
-SOON = 10.0
+SOON = 60.0
 
 
 def test_it_goes_on_after_calls_that_fail_and_logs_the_first() -> None:

@@ -11,7 +11,7 @@ import pytest
 from fastflight.concurrency import Shard
 from fastflight.concurrency.portal import Portal
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 class Ended(Exception):

@@ -17,7 +17,7 @@ import pytest
 from fastflight.concurrency import Shard, across, lots_ahead
 from fastflight.errors import DataError
 
-SOON = 10.0
+SOON = 60.0
 
 
 class HeldMemory:

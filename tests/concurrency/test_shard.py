@@ -12,7 +12,7 @@ from fastflight.concurrency.offload import unbroken
 from fastflight.concurrency.shard import LOOPS
 from fastflight.errors import Stopped
 
-SOON = 10.0
+SOON = 60.0
 
 
 async def name_of_thread() -> str:

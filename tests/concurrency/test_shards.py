@@ -13,7 +13,7 @@ import pytest
 from fastflight.concurrency import Shard, Shards
 from fastflight.errors import Stopped
 
-SOON = 10.0
+SOON = 60.0
 NAMES = [f"board-{number}" for number in range(1_000)]
 
 

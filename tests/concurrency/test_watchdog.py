@@ -15,7 +15,7 @@ from fastflight.concurrency import shards as module
 from fastflight.concurrency.shards import STUCK_SECONDS
 from tests.support.clock import ManualClock
 
-SOON = 10.0
+SOON = 60.0
 
 
 async def nothing() -> None:

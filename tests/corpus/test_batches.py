@@ -18,7 +18,7 @@ from .conftest import Edges
 
 SERVICE = "/arrow.flight.protocol.FlightService/"
 ALL = batches.CONTENT + batches.MESSAGES
-SOON = 30.0
+SOON = 60.0
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from . import http
 from .case import Case, discreet, each
 from .conftest import Edges
 
-SOON = 30.0
+SOON = 60.0
 
 
 @pytest.fixture(autouse=True)

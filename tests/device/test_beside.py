@@ -75,11 +75,18 @@ class Running:
         return [int(line[4:]) for line in lines]
 
 
+# For what goes on beside the program to answer on a busy computer.
+PATIENCE = 30.0
+
+
 @contextmanager
-def running(folder: Path, kind: str, *, real: bool = False, options: str = "", known: bool = True) -> Iterator[Running]:
+def running(
+    folder: Path, kind: str, *, real: bool = False, options: str = "", known: bool = True, answers: bool = True
+) -> Iterator[Running]:
     """Start the program `kind` on a simulated board, or with `real` in the WebAssembly VM.
 
-    `known`: that its program runs the agent.
+    `known`: that its program runs the agent. `answers`: it goes on to the end of the test, and so nothing has to be
+    given up.
     """
     (folder / "fastflight_agent.py").write_bytes(AGENT)
     (folder / "main.py").write_text(PROGRAMS[kind].format(run="await " if real else "asyncio.run"))
@@ -90,12 +97,16 @@ def running(folder: Path, kind: str, *, real: bool = False, options: str = "", k
         with targets.webassembly() as repl:
             node, _, package, *_ = shlex.split(repl.removeprefix("exec:"))
             url = "exec:" + shlex.join([node, str(PROGRAM), package, str(folder / "main.py")])
-    with Shard("board") as shard:
+    with Shard("board") as shard, pytest.MonkeyPatch.context() as patch:
+        if answers:
+            patch.setattr("fastflight.device.board.AGENT_SECONDS", PATIENCE)
+            patch.setattr("fastflight.protocol.agent.ANSWER_SECONDS", PATIENCE)
+            patch.setattr("fastflight.protocol.raw_repl.ANSWER_SECONDS", PATIENCE)
         device = Device("board", parse_url(url), shard=shard, agent=known and BESIDE[kind] == "agent")
         started = Running(device, kind)
         try:
-            if real:
-                with device.listen():  # the VM takes a while to start
+            if real or answers:
+                with device.listen():  # a request that comes before the program has begun is for the prompt
                     until(started.rows)
             yield started
         finally:
@@ -165,7 +176,7 @@ def test_names_of_the_program_stay(board: Running) -> None:
 
 @pytest.mark.parametrize("kind", ["timer", "task"])
 def test_a_host_that_stops_within_a_frame_does_not_stop_the_program(tmp_path: Path, kind: str) -> None:
-    with running(tmp_path, kind) as board, board.device.listen():
+    with running(tmp_path, kind, answers=False) as board, board.device.listen():
         until(board.rows)
         with board.device.line("another host") as line:
             asyncio.run(line.awrite(frames.to_board(frames.RUN, 7, b"x" * 100)[:50], 1.0))
@@ -177,7 +188,7 @@ def test_a_host_that_stops_within_a_frame_does_not_stop_the_program(tmp_path: Pa
 
 @pytest.mark.parametrize("kind", ["timer", "task"])
 def test_ctrl_c_stops_the_program_when_no_frame_is_open(tmp_path: Path, kind: str) -> None:
-    with running(tmp_path, kind) as board:
+    with running(tmp_path, kind, answers=False) as board:
         with board.device.lease("a test") as session:
             session.list("/")
         with board.device.lease("a test", interrupt=True) as session:
@@ -188,7 +199,7 @@ def test_ctrl_c_stops_the_program_when_no_frame_is_open(tmp_path: Path, kind: st
 
 @pytest.mark.parametrize("kind", ["task", "timer"])
 def test_an_interrupted_agent_leaves_the_input_to_the_prompt(tmp_path: Path, kind: str) -> None:
-    with running(tmp_path, kind, options="&soft-timers=1") as board:
+    with running(tmp_path, kind, options="&soft-timers=1", answers=False) as board:
         with board.device.listen():  # the agent may answer before the program has begun to count
             until(lambda: len(board.rows()) > 1)
         with board.device.lease("a test") as session:
@@ -208,7 +219,7 @@ def test_an_interrupted_agent_leaves_the_input_to_the_prompt(tmp_path: Path, kin
 
 
 def test_interrupt_ends_a_program_with_aiorepl(tmp_path: Path) -> None:
-    with running(tmp_path, "aiorepl") as board:
+    with running(tmp_path, "aiorepl", answers=False) as board:
         with board.device.lease("a test") as session:
             assert session.info().capabilities == "aiorepl"
         with board.device.lease("a test", interrupt=True) as session:
@@ -216,7 +227,7 @@ def test_interrupt_ends_a_program_with_aiorepl(tmp_path: Path) -> None:
 
 
 def test_code_without_end_is_interrupted_and_the_program_goes_on(tmp_path: Path) -> None:
-    with running(tmp_path, "timer") as board, board.device.lease("a test") as session:
+    with running(tmp_path, "timer", answers=False) as board, board.device.lease("a test") as session:
         with pytest.raises(TransportTimeout):
             session.exec("while True: pass", timeout=0.5)
         assert session.exec("print(number)").stdout != b""
@@ -230,7 +241,7 @@ def test_the_agent_is_found_by_its_announcement(tmp_path: Path) -> None:
 
 
 def test_a_program_is_not_interrupted_after_its_agent_was_given_up(tmp_path: Path) -> None:
-    with running(tmp_path, "timer") as board:
+    with running(tmp_path, "timer", answers=False) as board:
         with board.device.lease("a test"):
             port = board.device._line.port
         board.device._board.dirty = True
@@ -244,7 +255,7 @@ def test_a_program_is_not_interrupted_after_its_agent_was_given_up(tmp_path: Pat
 def test_a_lossy_line_changes_no_file(tmp_path: Path) -> None:
     faults = "&fault=lose-rx=4000&fault=flip-rx=9000&fault=lose-tx=6000&fault=flip-tx=12000"
     content = os.urandom(20_000)
-    with running(tmp_path, "timer", options=faults) as board, board.device.lease("a test") as session:
+    with running(tmp_path, "timer", options=faults, answers=False) as board, board.device.lease("a test") as session:
         session.write("/new.bin", [content])
         assert b"".join(session.read("/new.bin")) == content
     assert (tmp_path / "new.bin").read_bytes() == content
@@ -297,7 +308,7 @@ def test_the_agent_takes_little_memory() -> None:
 @pytest.mark.parametrize("leaves_with", [b"\x03", b"\r\x03"])
 def test_a_tool_that_knows_no_agent_has_the_prompt(tmp_path: Path, leaves_with: bytes) -> None:
     """The timer of the agent goes on when its program has ended."""
-    with running(tmp_path, "timer", options="&soft-timers=1") as board:
+    with running(tmp_path, "timer", options="&soft-timers=1", answers=False) as board:
         with board.device.listen():
             until(lambda: len(board.rows()) > 1)
 

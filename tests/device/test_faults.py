@@ -35,7 +35,7 @@ def works_again(device: Device, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-@pytest.mark.parametrize("after", [2500, 4500, 8000, 14000])
+@pytest.mark.parametrize("after", [4500, 14000])
 def test_a_broken_write_never_leaves_a_wrong_file(
     board: Callable[[str], Inventory], tmp_path: Path, fault: str, after: int
 ) -> None:
@@ -53,7 +53,7 @@ def test_a_broken_write_never_leaves_a_wrong_file(
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-@pytest.mark.parametrize("after", [1200, 4000, 9000])
+@pytest.mark.parametrize("after", [1200, 9000])
 def test_a_broken_read_never_gives_wrong_bytes(
     board: Callable[[str], Inventory], tmp_path: Path, fault: str, after: int
 ) -> None:
@@ -84,7 +84,7 @@ def test_a_slow_line_with_a_small_ring_and_slow_flash_loses_nothing(
 
 def test_a_line_that_loses_bytes_is_noticed(board: Callable[[str], Inventory], tmp_path: Path) -> None:
     device = board("fault=drop-rx%3D0.001").device("demo")
-    for _ in range(5):
+    for _ in range(3):
         try:
             with device.lease("test") as session:
                 session.write("/old.bin", [CONTENT])
@@ -94,8 +94,7 @@ def test_a_line_that_loses_bytes_is_noticed(board: Callable[[str], Inventory], t
             assert (tmp_path / "old.bin").read_bytes() == CONTENT
 
 
-@pytest.mark.parametrize("fault", LOSSES)
-@pytest.mark.parametrize("after", [3500, 7000, 11000])
+@pytest.mark.parametrize(("fault", "after"), list(zip(LOSSES, (3500, 7000, 11000), strict=True)))
 def test_a_write_gets_over_a_loss(board: Callable[[str], Inventory], tmp_path: Path, fault: str, after: int) -> None:
     device = board(f"baud=921600&fault={fault}%3D{after}").device("demo")
     with device.lease("test") as session:
@@ -105,11 +104,17 @@ def test_a_write_gets_over_a_loss(board: Callable[[str], Inventory], tmp_path: P
     assert (tmp_path / "old.bin").read_bytes() == CONTENT
 
 
-@pytest.mark.parametrize("fault", LOSSES)
-@pytest.mark.parametrize("after", [2600, 7000, 12_000])
-@pytest.mark.parametrize("line", ["baud=921600&ring=256", "baud=115200&ring=64"])
+@pytest.mark.parametrize(
+    ("line", "fault", "after"),
+    [
+        ("baud=921600&ring=256", "lose-rx", 2600),
+        ("baud=921600&ring=256", "flip-rx", 7000),
+        ("baud=921600&ring=256", "overflow-rx", 12_000),
+        ("baud=115200&ring=64", "lose-rx", 7000),
+    ],
+)
 def test_so_it_does_on_a_board_that_reads_ctrl_c_as_a_byte(
-    board: Callable[[str], Inventory], tmp_path: Path, fault: str, after: int, line: str
+    board: Callable[[str], Inventory], tmp_path: Path, line: str, fault: str, after: int
 ) -> None:
     """As MicroPython's unix port does: nothing but a full step ends its waiting for the rest of one."""
     device = board(f"{line}&no-interrupt=1&fault={fault}%3D{after}").device("demo")
@@ -125,7 +130,7 @@ def test_so_it_does_on_a_board_that_reads_ctrl_c_as_a_byte(
     assert (tmp_path / "old.bin").read_bytes() == CONTENT
 
 
-@pytest.mark.parametrize("after", [600, 900, 1200, 1500, 1800])
+@pytest.mark.parametrize("after", [600, 1200, 1500])
 def test_so_it_does_with_a_short_file(board: Callable[[str], Inventory], tmp_path: Path, after: int) -> None:
     device = board(f"baud=921600&no-interrupt=1&fault=lose-rx%3D{2000 + after}").device("demo")
     with device.lease("test") as session:
@@ -134,7 +139,7 @@ def test_so_it_does_with_a_short_file(board: Callable[[str], Inventory], tmp_pat
 
 
 @pytest.mark.parametrize("fault", ["lose-tx", "flip-tx"])
-@pytest.mark.parametrize("after", [2500, 6000, 10500])
+@pytest.mark.parametrize("after", [2500, 10500])
 def test_a_read_gets_over_a_loss(board: Callable[[str], Inventory], tmp_path: Path, fault: str, after: int) -> None:
     device = board(f"baud=921600&fault={fault}%3D{after}").device("demo")
     (tmp_path / "big.bin").write_bytes(CONTENT)

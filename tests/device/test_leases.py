@@ -34,7 +34,7 @@ from tests.support.memory import Answer, Entry, HangUp, play
 from tests.support.refusals import refused
 from tests.support.waiting import read_until
 
-SOON = 20.0
+SOON = 60.0
 
 
 def test_a_reader_who_leaves_early_leaves_the_device_usable(inventory: Inventory) -> None:

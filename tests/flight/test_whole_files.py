@@ -56,8 +56,7 @@ def test_what_is_described_is_what_is_read(log: BoardServer) -> None:
     assert log.client.get_flight_info(descriptor).schema == schema
 
 
-@pytest.mark.parametrize(("how", "mode"), [("sync", "async"), ("async", "sync")])
-@pytest.mark.parametrize("keeps", [True, False])
+@pytest.mark.parametrize(("how", "mode", "keeps"), [("sync", "async", True), ("async", "sync", False)])
 def test_a_client_that_waits_for_a_whole_file_learns_how_far_it_is(
     tmp_path: Path, mode: Mode, how: str, keeps: bool
 ) -> None:

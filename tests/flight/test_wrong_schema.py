@@ -8,7 +8,6 @@ import re
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -28,15 +27,19 @@ WRONG = {"path": "/readings.csv", "schema": {"temperature": "timestamp[s]"}}
 RIGHT = {"path": "/readings.csv", "schema": {"temperature": "double"}}
 
 
-@pytest.fixture
-def boards(tmp_path: Path) -> Iterator[BoardServer]:
+@pytest.fixture(scope="module")
+def boards(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BoardServer]:
     """Two boards of one shard: `demo`, and another that prints telemetry."""
+    tmp_path = tmp_path_factory.mktemp("boards")
     samples.write_samples(str(tmp_path))
     with ExitStack() as stack:
         shards = stack.enter_context(Shards(2))
         other = next(f"other-{number}" for number in range(99) if shards.of(f"other-{number}") is shards.of("demo"))
         urls = {"demo": f"sim:?files={tmp_path}&telemetry=0", other: "sim:?telemetry=50"}
-        yield stack.enter_context(board_server(urls, tmp_path))
+        started = stack.enter_context(board_server(urls, tmp_path))
+        for name in urls:
+            started.act("device.info", device=name)  # opens its line
+        yield started
 
 
 def other(boards: BoardServer) -> str:

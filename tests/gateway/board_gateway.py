@@ -24,7 +24,7 @@ from fastflight.sources.state_actions import state_actions
 
 from .asgi_client import HERE, Answered, ask, scope
 
-SOON = 30.0
+SOON = 60.0
 
 
 class BoardGateway:

@@ -22,10 +22,11 @@ from fastflight.sources import mock
 from fastflight.sources.state_actions import server_metrics, state_actions
 from tests.support.function_source import FunctionSource
 
-from ..server.conftest import SOON, Trial, Trials
+from ..server.conftest import SOON, Trial, Trials, lively
 from .browsing import launched
 
 T = TypeVar("T")
+__all__ = ["lively"]
 
 
 @dataclass

@@ -33,7 +33,7 @@ from fastflight.service import Catalog
 from fastflight.sources import device_actions, device_sources, mock, recording_actions
 from fastflight.sources.state_actions import state_actions
 
-SOON = 30.0
+SOON = 60.0
 CREATED = datetime(2026, 1, 1, tzinfo=UTC)
 # By name, what each token grants. `lab-1` and `secret` are the devices.
 GRANTED = {

@@ -24,7 +24,7 @@ def rows(page: Page) -> int:
     return int(shown or 0)
 
 
-def test_rows_arrive_and_numbers_are_drawn(browser: Browser) -> None:
+def test_rows_arrive_and_numbers_are_drawn_and_no_error_is_logged(browser: Browser) -> None:
     with serving(demo="sim:") as running, looking(browser, f"{running.http}/") as page:
         expect(page.locator("#connection")).to_have_text("connected")
         expect(page.locator("#state")).to_have_text(re.compile(r"live, \d"))
@@ -34,10 +34,6 @@ def test_rows_arrive_and_numbers_are_drawn(browser: Browser) -> None:
         page.wait_for_function(
             "seen => Number(document.querySelectorAll('#facts dd')[2].textContent) > seen", arg=before
         )
-
-
-def test_loading_the_page_logs_no_error(browser: Browser) -> None:
-    with serving(demo="sim:") as running, looking(browser, f"{running.http}/") as page:
         logged: list[str] = []
         page.on("console", lambda message: logged.append(message.text))
         page.reload()
@@ -105,10 +101,13 @@ def test_a_file_is_uploaded_and_an_error_is_told_as_it_is(browser: Browser, tmp_
             expect(page.locator("#files-said")).to_contain_text("gone: cannot connect")
 
 
-def test_silence_is_stale_and_a_cut_line_is_trouble(browser: Browser) -> None:
+def test_silence_is_stale_a_lost_line_is_a_gap_and_a_cut_one_trouble(browser: Browser) -> None:
     with Speaker(b'{"level": 1.5}\n') as device, serving(tank=device.url) as running:
         with looking(browser, f"{running.http}/#/tank/live") as page:
             expect(page.locator("#state")).to_have_text(re.compile("^live"))
+            expect(page.locator("#missing")).to_be_hidden()
+            device.drop()
+            expect(page.locator("#gaps li")).to_have_text(re.compile(r"^\d.* to \d.*: line lost"))
             device.speaks = False
             expect(page.locator("#state")).to_have_text(re.compile(r"^stale, \d.* ago"))
             expect(page.locator("#device")).to_have_class("old")
@@ -117,15 +116,6 @@ def test_silence_is_stale_and_a_cut_line_is_trouble(browser: Browser) -> None:
             device.cut()
             expect(page.locator("#state")).to_have_text(re.compile(r"^trouble, last data \d.* ago"))
             expect(page.locator("#trouble")).to_be_visible()
-
-
-def test_what_is_missing_is_listed(browser: Browser) -> None:
-    with Speaker(b'{"level": 1.5}\n') as device, serving(tank=device.url) as running:
-        with looking(browser, f"{running.http}/#/tank/live") as page:
-            expect(page.locator("#state")).to_have_text(re.compile("^live"))
-            expect(page.locator("#missing")).to_be_hidden()
-            device.drop()
-            expect(page.locator("#gaps li")).to_have_text(re.compile(r"^\d.* to \d.*: line lost"))
 
 
 def test_a_server_that_went_away_is_said_and_found_again(browser: Browser) -> None:
@@ -172,13 +162,6 @@ def test_an_unknown_device_has_no_figures_of_another(browser: Browser) -> None:
         expect(page.locator("#unknown")).to_be_hidden()
 
 
-def test_the_view_of_a_cluster_says_that_there_is_none(browser: Browser) -> None:
-    with serving(demo="sim:?telemetry=0") as running, looking(browser, f"{running.http}/#/cluster") as page:
-        expect(page.locator("#cluster-said")).to_contain_text("this server is not in a cluster")
-        expect(page.locator("#to-sql")).to_be_visible()
-        expect(page.locator("#to-cluster")).to_be_hidden()
-
-
 def test_what_was_said_before_anybody_looked_is_known(browser: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listeners, "SINCE_SECONDS", 0)
     with Speaker(b'{"level": 1.5}\n') as device, serving(tank=device.url) as running:
@@ -215,10 +198,17 @@ def test_a_folder_waits_for_the_repl_in_another_tab(browser: Browser) -> None:
                 expect(other.locator("#files-said")).to_be_empty()
 
 
-def test_the_keyboard_leaves_the_terminal_by_escape(browser: Browser) -> None:
+PASTE = """text => { const data = new DataTransfer(); data.setData("text/plain", text);
+  document.querySelector(".xterm-helper-textarea").dispatchEvent(
+    new ClipboardEvent("paste", { clipboardData: data, bubbles: true })); }"""
+
+
+def test_the_terminal_takes_what_is_pasted_fits_its_place_and_is_left_by_escape(browser: Browser) -> None:
     with serving(demo="sim:?telemetry=0") as running, looking(browser, f"{running.http}/#/demo/terminal") as page:
         page.get_by_role("button", name="Open the REPL").click()
         expect(page.locator("#terminal-said")).to_contain_text("Connected")
+        page.evaluate(PASTE, "print('pas' + 'ted', 1)\nprint('pas' + 'ted', 2)\n")
+        expect(page.locator(".xterm-rows")).to_contain_text("pasted 2")
         expect(page.locator("#terminal-keys")).to_contain_text("Escape leaves the terminal")
         typed = page.locator(".xterm-helper-textarea")
         expect(typed).to_be_focused()
@@ -229,6 +219,9 @@ def test_the_keyboard_leaves_the_terminal_by_escape(browser: Browser) -> None:
         page.keyboard.press("Shift+Tab")
         expect(page.locator("#terminal-open")).not_to_be_focused()  # it cannot be pressed now
         expect(typed).not_to_be_focused()
+        page.set_viewport_size({"width": 390, "height": 700})
+        page.wait_for_function("""() => { const width = (name) => document.querySelector(name).clientWidth;
+          return width(".xterm-screen") <= width("#screen") && document.documentElement.scrollWidth <= innerWidth; }""")
 
 
 def test_what_a_device_says_is_text_and_never_runs(browser: Browser) -> None:
@@ -278,7 +271,7 @@ def test_a_long_list_is_found_where_it_was_left(browser: Browser) -> None:
         expect(page.get_by_role("button", name="board-25")).to_be_in_viewport()
 
 
-def test_tabs_are_used_by_the_keyboard(browser: Browser) -> None:
+def test_tabs_are_used_by_the_keyboard_and_the_view_of_a_cluster_says_that_there_is_none(browser: Browser) -> None:
     with serving(demo="sim:?telemetry=0") as running, looking(browser, f"{running.http}/#/demo/live") as page:
         expect(page.locator("#state")).not_to_be_empty()
         page.locator("#tab-live").focus()
@@ -293,20 +286,10 @@ def test_tabs_are_used_by_the_keyboard(browser: Browser) -> None:
             expect(page.locator(f"#{tab}")).to_be_visible()
         page.keyboard.press("Home")
         expect(page.locator("#tab-live")).to_have_attribute("aria-selected", "true")
-
-
-def test_the_terminal_fits_its_place_and_takes_what_is_pasted(browser: Browser) -> None:
-    paste = """text => { const data = new DataTransfer(); data.setData("text/plain", text);
-      document.querySelector(".xterm-helper-textarea").dispatchEvent(
-        new ClipboardEvent("paste", { clipboardData: data, bubbles: true })); }"""
-    with serving(demo="sim:?telemetry=0") as running, looking(browser, f"{running.http}/#/demo/terminal") as page:
-        page.get_by_role("button", name="Open the REPL").click()
-        expect(page.locator("#terminal-said")).to_contain_text("Connected")
-        page.set_viewport_size({"width": 390, "height": 700})
-        page.wait_for_function("""() => { const width = (name) => document.querySelector(name).clientWidth;
-          return width(".xterm-screen") <= width("#screen") && document.documentElement.scrollWidth <= innerWidth; }""")
-        page.evaluate(paste, "print('pas' + 'ted', 1)\nprint('pas' + 'ted', 2)\n")
-        expect(page.locator(".xterm-rows")).to_contain_text("pasted 2")
+        page.goto(f"{running.http}/#/cluster")
+        expect(page.locator("#cluster-said")).to_contain_text("this server is not in a cluster")
+        expect(page.locator("#to-sql")).to_be_visible()
+        expect(page.locator("#to-cluster")).to_be_hidden()
 
 
 def test_who_signs_in_sees_what_is_theirs(browser: Browser, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -69,7 +70,7 @@ def test_the_only_device_is_shown_without_being_chosen(browser: Browser) -> None
                 expect(entry(page, "readings.csv")).to_be_visible()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def modules(browser: Browser) -> Iterator[Page]:
     """A page whose modules can be imported."""
     with serving(gone=REFUSED) as running, looking(browser, f"{running.http}/") as page:
@@ -196,11 +197,13 @@ def test_the_beginning_of_a_file_is_shown(browser: Browser, tmp_path: Path) -> N
 
 
 def test_an_upload_is_cancelled_and_the_old_file_stays(browser: Browser, tmp_path: Path) -> None:
-    with serving(demo="sim:?telemetry=0&baud=9600") as running:
+    with serving(demo="sim:?telemetry=0&baud=115200") as running:
         with looking(browser, f"{running.http}/#/demo/files") as page:
             expect(entry(page, "main.py")).to_be_visible()
             names = ("main.py", "new.py")
-            buffers = [FilePayload(name=name, mimeType="", buffer=b"x" * 200_000) for name in names]
+            # So much takes a quarter of a minute, unless it is packed.
+            content = random.Random(1).randbytes(200_000)
+            buffers = [FilePayload(name=name, mimeType="", buffer=content) for name in names]
             page.locator("#upload-file").set_input_files(buffers)
             expect(page.locator("#question-title")).to_have_text("Replace main.py?")
             page.locator("#question-yes").click()

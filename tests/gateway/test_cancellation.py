@@ -11,7 +11,7 @@ import weakref
 from fastflight.errors import DataError
 from fastflight.gateway.cancellation import cancel_when
 
-SOON = 10.0
+SOON = 60.0
 
 
 class HeldCall:

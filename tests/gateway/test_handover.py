@@ -17,7 +17,7 @@ from fastflight.gateway.handover import write_in_thread, write_on_shard
 from fastflight.runtime.stream import Stream
 from fastflight.service.source import Incoming, Summary
 
-SOON = 20.0
+SOON = 60.0
 STREAM = cast(Stream, SimpleNamespace(passing=lambda: None, count=lambda rows, size: None))
 
 

@@ -62,6 +62,7 @@ def test_an_answer_that_is_stopped_half_way_is_no_end_for_a_client(
         answer.read()
 
 
+@pytest.mark.usefixtures("lively")
 def test_one_that_leaves_cancels_the_source(
     running: TrialGateway, client: http.client.HTTPConnection, mode: str
 ) -> None:

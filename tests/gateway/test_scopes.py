@@ -36,7 +36,7 @@ from fastflight.sources.state_actions import state_actions
 
 from ..server.test_authentication import TokenDesk
 
-SOON = 30.0
+SOON = 60.0
 SCHEMA = pa.schema([("data", pa.binary())])
 # Nothing listens there.
 NOWHERE = "socket://127.0.0.1:9"

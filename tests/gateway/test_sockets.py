@@ -22,7 +22,7 @@ from fastflight.runtime.admission import Limits
 from tests.support.servers import config, serving
 from tests.support.waiting import read_until
 
-SOON = 30.0
+SOON = 60.0
 
 
 class HandmadeLine:

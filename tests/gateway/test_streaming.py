@@ -95,6 +95,7 @@ def test_dictionaries_come_as_their_values(running: TrialGateway, mode: str) -> 
     assert table["n"].to_pylist() == ["0", "1"]
 
 
+@pytest.mark.usefixtures("lively")
 def test_the_first_rows_come_while_the_source_goes_on(running: TrialGateway, mode: str) -> None:
     async def run() -> None:
         client = AsgiClient(running.app, streaming("csv"), content(mode=mode, rows=2, idle=True))
@@ -175,6 +176,7 @@ def test_an_error_before_the_rows_has_its_status(
     assert running.stats()["open"] == 0
 
 
+@pytest.mark.usefixtures("lively")
 def test_a_shutdown_ends_what_is_open_and_says_so(running: TrialGateway, mode: str) -> None:
     async def run() -> Answered:
         client = AsgiClient(running.app, streaming("jsonl"), content(mode=mode, rows=1, idle=True))

@@ -19,7 +19,7 @@ from fastflight.gateway.asgi import CALLER, Application, Receive, Scope, Send
 from fastflight.gateway.middleware import GatewayMiddleware
 from fastflight.gateway.origins import OriginPolicy
 
-SOON = 30.0
+SOON = 60.0
 
 
 def identify(authorization: str, certificate: str) -> Identity:

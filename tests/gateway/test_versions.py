@@ -215,11 +215,14 @@ def test_a_folder_has_entries_whatever_is_asked_of_it(board: BoardGateway) -> No
     assert board.ask("HEAD", "").status == 200
 
 
-LONG = random.Random(1).randbytes(200_000)  # which no line packs
+LONG = random.Random(1).randbytes(100_000)  # which no line packs
 
 
-@pytest.mark.parametrize("mode", ["sync", "async"])
-@pytest.mark.parametrize("becomes", [LONG[:-1] + b"x", LONG + b"x", LONG[:-1]], ids=["other", "longer", "shorter"])
+@pytest.mark.parametrize(
+    ("mode", "becomes"),
+    [("sync", LONG[:-1] + b"x"), ("async", LONG + b"x"), ("sync", LONG[:-1])],
+    ids=["other", "longer", "shorter"],
+)
 def test_a_file_that_changes_while_it_is_read_is_broken_off(tmp_path: Path, mode: str, becomes: bytes) -> None:
     (tmp_path / "a.bin").write_bytes(LONG)
 
@@ -234,7 +237,7 @@ def test_a_file_that_changes_while_it_is_read_is_broken_off(tmp_path: Path, mode
 
     with in_front_of_a_board(tmp_path, baud=921_600) as board:
         answered = board.run(run()).answered
-    assert answered.headers[b"content-length"] == b"200000"
+    assert answered.headers[b"content-length"] == b"100000"
     assert not answered.ended
     assert len(answered.body) < len(LONG)
     assert LONG.startswith(answered.body)

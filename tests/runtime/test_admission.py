@@ -18,7 +18,7 @@ from fastflight.runtime.admission import Admission, AdmissionTicket, Limits
 from tests.support.refusals import refused
 from tests.support.waiting import auntil
 
-SOON = 10.0
+SOON = 60.0
 
 
 def never() -> bool:

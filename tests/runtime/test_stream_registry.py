@@ -16,7 +16,7 @@ from fastflight.service.resolve import ResolvedRequest
 from fastflight.sources import mock
 from tests.support.waiting import auntil
 
-SOON = 20.0
+SOON = 60.0
 
 
 def test_a_call_has_its_place_until_its_thread_has_ended_though_its_client_has_left() -> None:

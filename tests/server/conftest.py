@@ -31,7 +31,9 @@ from tests.support.function_source import FunctionSource
 from tests.support.waiting import until
 
 # For waits that end as soon as something happens; reached only when it does not.
-SOON = 10.0
+SOON = 60.0
+# Between the signs of life of a source that waits.
+IDLE_SECONDS = 0.01
 SCHEMA = pa.schema([("n", pa.int64())])
 
 ERRORS: dict[str, BaseException] = {
@@ -52,6 +54,12 @@ def _plain_tracebacks() -> None:
     """Log unforeseen errors without colours and source code: to draw those took most of the time of some tests."""
     renderer = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
     structlog.configure(processors=[*structlog.get_config()["processors"][:-1], renderer])
+
+
+@pytest.fixture
+def lively(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Send each sign of life: only then does a sync source hear that nobody wants its rows."""
+    monkeypatch.setattr("fastflight.runtime.outgoing.HEARTBEAT_SECONDS", 0.0)
 
 
 class Trial(Request):
@@ -111,6 +119,7 @@ class Trials:
             if request.error:
                 raise ERRORS[request.error]
             while request.idle:  # a sync source that waits shows signs of life
+                self.closed.wait(IDLE_SECONDS)
                 yield []
         finally:
             self.closed.set()

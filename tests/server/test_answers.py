@@ -100,6 +100,7 @@ def test_the_error_as_data(running: TrialServer, mode: str) -> None:
     }
 
 
+@pytest.mark.usefixtures("lively")
 def test_a_client_that_leaves_ends_the_source_even_while_it_is_idle(running: TrialServer, mode: str) -> None:
     reader = running.client.do_get(ticket(type="trial", rows=1, idle=True, mode=mode))
     assert reader.read_chunk().data.num_rows == 1

@@ -200,63 +200,6 @@ def test_a_load_balancer_asks_without_a_proof_how_the_server_is(
         assert act(client, showing(authorization), "health") == [b'{"status": "serving"}']
 
 
-def test_a_token_grants_what_its_scopes_say(server: GuardedServer) -> None:
-    options = showing(f"Bearer {server.desk.issue('ada', 'read:demo')}")
-    with server.client() as client:
-        demo = flight.Ticket(b'{"type": "trial", "device": "demo"}')
-        assert client.do_get(demo, options).read_all().num_rows == 3
-        assert client.get_flight_info(command(device="demo"), options).endpoints
-        with pytest.raises(flight.FlightUnauthorizedError, match="demo: ada may not write here. Granted: read"):
-            put(client, options, device="demo")
-        with pytest.raises(flight.FlightUnauthorizedError, match="ada may not administer this server"):
-            act(client, options, "stats")
-        with pytest.raises(pa.ArrowInvalid, match="type: trial cannot be exchanged"):
-            exchange(client, options, device="demo")
-
-
-def test_a_device_of_others_is_not_there(server: GuardedServer) -> None:
-    options = showing(f"Bearer {server.desk.issue('ada', 'read,write:demo')}")
-    told = set()
-    with server.client() as client:
-        for name in ("bench", "never"):
-            for call in (
-                lambda name=name: client.do_get(
-                    flight.Ticket(json.dumps({"type": "trial", "device": name})), options
-                ).read_all(),
-                lambda name=name: put(client, options, device=name),
-                lambda name=name: client.get_flight_info(command(device=name), options),
-                lambda name=name: list(client.list_flights(command(device=name).command, options)),
-                lambda name=name: act(
-                    client,
-                    options,
-                    "RenewFlightEndpoint",
-                    _field_1(flight.FlightEndpoint(command(device=name).command, []).serialize()),
-                ),
-            ):
-                with pytest.raises(pa.ArrowKeyError) as refused:
-                    call()
-                told.add(str(refused.value).partition(". Detail")[0].replace(name, "NAME"))
-    assert told == {"NAME: no such device. Known: demo"}
-
-
-def _field_1(content: bytes) -> bytes:
-    assert len(content) < 0x80
-    return b"\x0a" + bytes([len(content)]) + content
-
-
-def test_plain_pyarrow_logs_in_with_a_name_and_a_token(server: GuardedServer) -> None:
-    token = server.desk.issue("ada", "read:demo")
-    with server.client() as client:
-        header = client.authenticate_basic_token("ada", token)
-        assert header == (b"authorization", f"Bearer {token}".encode())
-        options = flight.FlightCallOptions(timeout=SOON, headers=[header])
-        assert [each.type for each in client.list_actions(options)]
-        with pytest.raises(flight.FlightUnauthenticatedError):
-            client.authenticate_basic_token("bob", token)
-        with pytest.raises(flight.FlightUnauthenticatedError):
-            client.authenticate_basic_token("ada", "guess")
-
-
 def test_what_has_expired_is_good_for_nothing() -> None:
     with guarded() as server, server.client() as client:
         options = showing(f"Bearer {server.desk.issue('ada', 'read:demo', expires=LATER)}")
@@ -266,6 +209,7 @@ def test_what_has_expired_is_good_for_nothing() -> None:
             list(client.list_actions(options))
 
 
+@pytest.mark.usefixtures("lively")
 @pytest.mark.parametrize("ending", ["revoked", "expired", "narrowed"])
 def test_a_stream_ends_when_what_it_began_with_holds_no_more(ending: str, mode: str) -> None:
     with guarded() as server, server.client() as client:

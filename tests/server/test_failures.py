@@ -128,15 +128,17 @@ async def aread(request: FailingRequest) -> Reading:
     return Reading(SCHEMA, given, lambda: summary(request))
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def failing() -> Iterator[TrialServer]:
     with trial_server(trial=FunctionSource(FailingRequest, read=read, aread=aread)) as running:
+        assert running.client.do_get(ticket(type="failing")).read_all().num_rows == BATCHES  # connects
         yield running
 
 
 @pytest.mark.parametrize("raises", RAISED)
 @pytest.mark.parametrize("place", [*PLACES, "summary", "closing"])
 def test_a_typed_error_wherever_it_fails(failing: TrialServer, mode: str, raises: str, place: str) -> None:
+    before = failing.stats()
     for shape in ("generator", "object"):
         asked = ticket(type="failing", raises=raises, place=place, shape=shape, mode=mode)
         rows = 0
@@ -151,6 +153,6 @@ def test_a_typed_error_wherever_it_fails(failing: TrialServer, mode: str, raises
         ):
             assert leak not in str(told.value)
         assert failing.settled()
-    stats = failing.stats()
-    assert stats["failed"] + stats["cancelled"] == stats["started"] == 2
+    new = {name: failing.stats()[name] - before[name] for name in ("failed", "cancelled", "started")}
+    assert new["failed"] + new["cancelled"] == new["started"] == 2
     assert failing.client.do_get(ticket(type="failing", mode=mode)).read_all().num_rows == BATCHES

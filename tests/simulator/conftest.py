@@ -14,7 +14,7 @@ import pytest
 from tests.support.waiting import ByteReader
 
 # Nothing here takes long; what does not come in this time does not come.
-PATIENCE = 20.0
+PATIENCE = 60.0
 TOKEN = "secret"
 RAW_PROMPT = b"raw REPL; CTRL-B to exit\r\n>"
 

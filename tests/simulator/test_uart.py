@@ -10,7 +10,7 @@ from fastflight.simulator.faults import Faults
 from fastflight.simulator.uart import BoardReset, LineClosed, Uart
 
 # For waits that end as soon as something happens; reached only when it does not.
-SOON = 20.0
+SOON = 60.0
 
 
 def test_a_small_ring_loses_what_does_not_fit() -> None:

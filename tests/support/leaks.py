@@ -52,9 +52,12 @@ def held() -> Held:
     return Held(_descriptors(), threads, _children(), _ticks())
 
 
-def leaked(before: Held, within: float = GRACE_SECONDS) -> list[str]:
-    """A line for each thing that is held now and was not `before`, once nothing has gone away `within` seconds."""
-    deadline = time.monotonic() + within
+def leaked(before: Held, within: float | None = None) -> list[str]:
+    """A line for each thing that is held now and was not `before`, once nothing has gone away `within` seconds.
+
+    By default these are `GRACE_SECONDS`.
+    """
+    deadline = time.monotonic() + (GRACE_SECONDS if within is None else within)
     pause = PAUSE_SECONDS
     while (lines := _new(before)) and time.monotonic() < deadline:
         time.sleep(pause)

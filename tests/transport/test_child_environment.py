@@ -11,7 +11,7 @@ from fastflight.cli.server_options import TOKEN_VARIABLE
 from fastflight.transport import parse_url
 from fastflight.transport.exec import SECRETS, child_environment
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals")

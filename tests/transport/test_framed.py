@@ -12,7 +12,7 @@ from fastflight.transport.port_tap import PortTap
 from fastflight.transport.socket import SocketAddress
 from fastflight.transport.tap import Tap
 
-SOON = 20.0
+SOON = 60.0
 
 
 class Broken:

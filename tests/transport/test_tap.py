@@ -20,7 +20,7 @@ from fastflight.gap import Gap
 from fastflight.transport.chunk_buffer import CHUNK_BYTES, LOT_CHUNKS, UNTAKEN_BYTES, Chunk, TapReader
 from fastflight.transport.tap import Tap
 
-SOON = 10.0
+SOON = 60.0
 
 
 def ticking() -> Tap:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tests.support.chaos import AsyncChaosProxy, Break, ChaosProxy, Course, Fault, Kind, Pass, Step, drawn
 
-SOON = 20.0
+SOON = 60.0
 DATA = bytes(range(256)) * 40
 
 
