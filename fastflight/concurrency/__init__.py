@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fastflight.concurrency.ahead import across, iterate_in_thread, lots_ahead
+from fastflight.concurrency.ahead import across, iterate_in_thread, read_ahead
 from fastflight.concurrency.channel import Cancelled, Channel, failure_of
 from fastflight.concurrency.exclusive import Exclusive
 from fastflight.concurrency.offload import off_loop
@@ -18,6 +18,6 @@ __all__ = [
     "across",
     "failure_of",
     "iterate_in_thread",
-    "lots_ahead",
+    "read_ahead",
     "off_loop",
 ]

@@ -1,6 +1,6 @@
 """Iterates a source ahead of a reader elsewhere: an asynchronous one on a shard, a blocking one in a thread.
 
-`lots_ahead` is for a reader that is a blocking thread, `across` for a coroutine of another loop. `iterate_in_thread` is
+`read_ahead` is for a reader that is a blocking thread, `across` for a coroutine of another loop. `iterate_in_thread` is
 for a coroutine that reads a blocking iterator. All read through a `Channel`. The reader ends when the source ends. If
 the source fails, the reader gets the items before the failure, and then the error. If the iteration is stopped from
 outside, the reader gets an error, never a normal end. Closing the reader cancels the iteration and returns when the
@@ -26,8 +26,8 @@ T = TypeVar("T")
 
 # How long a closed reader waits for the source's clean-up: a board's recovery takes about two seconds.
 CLOSE_SECONDS = 5.0
-# How long to wait for the thread of a cancelled channel. It notices the cancellation at the source's next lot: a sync
-# source yields an empty lot now and then.
+# How long to wait for the thread of a cancelled channel. It notices the cancellation at the source's next item: a sync
+# source yields an empty list now and then.
 JOIN_SECONDS = 5.0
 # After this many items the loop's other tasks get a turn, in case the source never suspends by itself.
 ITEMS_PER_TURN = 16
@@ -40,7 +40,7 @@ def _never(callback: Callable[[], object] | None) -> None:
     """The default of `when_stopped`: nothing stops the reader."""
 
 
-def lots_ahead(
+def read_ahead(
     shard: Shard,
     begin: Callable[[], AsyncIterator[T]],
     *,
@@ -49,14 +49,14 @@ def lots_ahead(
     still_wanted: Callable[[], bool] = always,
     when_stopped: WhenStopped = _never,
 ) -> Generator[Sequence[T], None, None]:
-    """Start iterating the iterator that `begin` returns on `shard`. Yield lots of at least one item.
+    """Start iterating the iterator that `begin` returns on `shard`. Yield all items that wait, at least one.
 
     The reader is a thread. While it waits, it calls `still_wanted` every 0.5 s, and raises `Stopped` once that returns
     False, or the error that it raises. `when_stopped` gets a function that cancels the iteration, from any thread; the
     reader then gets `Cancelled`. Close or drop the generator to cancel the iteration.
     """
-    generator = _lots(_Producer(shard, begin, max_bytes, size_of), shard, still_wanted, when_stopped)
-    next(generator)  # to its first `yield`, so that closing it runs its `finally` even if no lot is read
+    generator = _read(_Producer(shard, begin, max_bytes, size_of), shard, still_wanted, when_stopped)
+    next(generator)  # to its first `yield`, so that closing it runs its `finally` even if no item is read
     return generator
 
 
@@ -87,14 +87,14 @@ async def across(
                 await asyncio.wait_for(ended.wait(), 0 if shard.blocked else CLOSE_SECONDS)
 
 
-def _lots(
+def _read(
     producer: _Producer[T], shard: Shard, still_wanted: Callable[[], bool], when_stopped: WhenStopped
 ) -> Generator[Sequence[T], None, None]:
     look = partial(shard.look, still_wanted)
     try:
         when_stopped(producer.cancel)
         yield ()
-        yield from producer.channel.lots(look, LOOK_SECONDS)
+        yield from producer.channel.takes(look, LOOK_SECONDS)
     finally:
         when_stopped(None)
         if not producer.channel.exhausted and shard.running:  # else the source's clean-up has run

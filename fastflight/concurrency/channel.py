@@ -1,7 +1,7 @@
 """A bounded channel between producers and one consumer, each of them a thread or a coroutine.
 
-A producer adds items until `max_bytes` wait, and then waits for room. The consumer takes all waiting items as one lot.
-So a lot costs one lock, and a wake-up only if the other side sleeps.
+A producer adds items until `max_bytes` wait, and then waits for room. The consumer takes all waiting items together.
+So items that wait together cost one lock, and a wake-up only if the other side sleeps.
 
 A channel ends in exactly one of three ways:
 
@@ -12,7 +12,7 @@ A channel ends in exactly one of three ways:
   normal end.
 
 The core (`add`, `has_room`, `poll`, `finish`, `fail`, `cancel`) never waits and may be called from any thread. Threads
-wait in `put`, `take`, `lots` and iteration, coroutines in `room`, `atake` and asynchronous iteration. If a channel has
+wait in `put`, `take`, `takes` and iteration, coroutines in `room`, `atake` and asynchronous iteration. If a channel has
 several producers, the last one to end calls `finish`.
 """
 
@@ -79,7 +79,7 @@ class Channel(Iterator[T], AsyncIterator[T], Generic[T]):
         self._consumer: Wake | None = None
         self._producers: list[Wake] = []
         # Used by the consumer only: items that it has taken but not yet returned, and whether it has seen the end.
-        self._lot: deque[T] = deque()
+        self._taken: deque[T] = deque()
         # When a consumer on a loop last let other tasks run.
         self._turn_began = time.monotonic()
         self.exhausted = False
@@ -118,7 +118,7 @@ class Channel(Iterator[T], AsyncIterator[T], Generic[T]):
             return False
 
     def poll(self, wake: Wake) -> deque[T] | None:
-        """Return all waiting items; an empty lot at the end. If nothing waits, return None.
+        """Return all waiting items; an empty deque at the end. If nothing waits, return None.
 
         In that case `wake` is called once, when there is something to `poll` for: an item, the end or an error.
 
@@ -134,10 +134,10 @@ class Channel(Iterator[T], AsyncIterator[T], Generic[T]):
                 if self._error is not None:
                     raise self._error
                 self.exhausted = True
-            lot, self._waiting, self._bytes = self._waiting, deque(), 0
+            items, self._waiting, self._bytes = self._waiting, deque(), 0
             producers, self._producers = self._producers, []
         _wake(producers)
-        return lot
+        return items
 
     def finish(self) -> None:
         """End the channel: there are no more items."""
@@ -188,19 +188,21 @@ class Channel(Iterator[T], AsyncIterator[T], Generic[T]):
         self.add(item, size)
 
     def take(self, wait: Wait = threading.Event.wait) -> deque[T] | None:
-        """Wait for items and return all of them; an empty lot at the end. Return None if `wait` gives up.
+        """Wait for items and return all of them; an empty deque at the end. Return None if `wait` gives up.
 
         Raise the error that the channel ended with, or `Cancelled`.
         """
         came = threading.Event()
-        while (lot := self.poll(came.set)) is None:
+        while (items := self.poll(came.set)) is None:
             if not wait(came):
                 return None
             came.clear()
-        return lot
+        return items
 
-    def lots(self, look: Callable[[], object], seconds: float) -> Iterator[deque[T]]:
-        """Yield lots of items until the end. While it waits, it calls `look` every `seconds`; `look` may raise.
+    def takes(self, look: Callable[[], object], seconds: float) -> Iterator[deque[T]]:
+        """Yield all items that wait, as `take` does, until the end.
+
+        While it waits, it calls `look` every `seconds`; `look` may raise.
 
         Raise the error that the channel ended with, or `Cancelled`. A step that need not wait calls no function
         (`docs/architecture.md`, "Flight's threads").
@@ -211,18 +213,18 @@ class Channel(Iterator[T], AsyncIterator[T], Generic[T]):
             with self._lock:
                 if self._cancelled:
                     raise self._error or Cancelled("the channel was cancelled")
-                lot, self._waiting, self._bytes = self._waiting, deque(), 0
+                items, self._waiting, self._bytes = self._waiting, deque(), 0
                 producers, self._producers = self._producers, []
                 ended = self._ended
-                if not lot and not ended:
+                if not items and not ended:
                     self._consumer = came.release
             for wake in producers:
                 try:
                     wake()
                 except RuntimeError:  # as in `_wake`, which is not used here because it would be a call
                     pass
-            if lot:
-                yield lot
+            if items:
+                yield items
             elif ended:
                 break
             else:
@@ -234,11 +236,11 @@ class Channel(Iterator[T], AsyncIterator[T], Generic[T]):
 
     def __next__(self) -> T:
         self.check()
-        if not self._lot:
-            self._lot = self.take() or deque()
-        if not self._lot:
+        if not self._taken:
+            self._taken = self.take() or deque()
+        if not self._taken:
             raise StopIteration
-        return self._lot.popleft()
+        return self._taken.popleft()
 
     def close(self) -> None:
         """Cancel the channel: the consumer has left."""
@@ -259,26 +261,26 @@ class Channel(Iterator[T], AsyncIterator[T], Generic[T]):
             room.clear()
 
     async def atake(self) -> deque[T]:
-        """Wait for items and return all of them; an empty lot at the end.
+        """Wait for items and return all of them; an empty deque at the end.
 
         Raise the error that the channel ended with, or `Cancelled`.
         """
         came, wake = loop_event()
-        while (lot := self.poll(wake)) is None:
+        while (items := self.poll(wake)) is None:
             await came.wait()
             came.clear()
-        return lot
+        return items
 
     async def __anext__(self) -> T:
         if time.monotonic() - self._turn_began >= TURN_SECONDS:
             await asyncio.sleep(0)
             self._turn_began = time.monotonic()
         self.check()
-        if not self._lot:
-            self._lot = await self.atake()
-        if not self._lot:
+        if not self._taken:
+            self._taken = await self.atake()
+        if not self._taken:
             raise StopAsyncIteration
-        return self._lot.popleft()
+        return self._taken.popleft()
 
     async def aclose(self) -> None:
         """Cancel the channel: the consumer has left."""

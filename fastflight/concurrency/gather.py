@@ -81,7 +81,7 @@ class Gather(Iterator[T], Generic[T]):
     ) -> None:
         self._idle = idle
         self._wait = threading.Event.wait if idle is None else partial(_wait_for, seconds=IDLE_SECONDS)
-        self._lot: deque[T] = deque()
+        self._taken: deque[T] = deque()
         # The threads refer to this and not to the `Gather`. So an unused `Gather` is deleted, which ends the threads.
         self._lanes = _Lanes[Callable[[], Iterable[T]], T](jobs, limit, max_bytes, ordered)
         self._threads = [
@@ -100,14 +100,14 @@ class Gather(Iterator[T], Generic[T]):
         unread = self._lanes.unread
         while unread:
             unread[0].check()
-            if self._lot:
-                return self._lot.popleft()
-            lot = unread[0].take(self._wait)
-            if lot is None:
+            if self._taken:
+                return self._taken.popleft()
+            items = unread[0].take(self._wait)
+            if items is None:
                 assert self._idle is not None
                 return self._idle()
-            if lot:
-                self._lot = lot
+            if items:
+                self._taken = items
             else:
                 unread.popleft()
         raise StopIteration

@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from fastflight.concurrency import Shard, failure_of, lots_ahead
+from fastflight.concurrency import Shard, failure_of, read_ahead
 from fastflight.errors import Stopped
 from fastflight.runtime.failure import log_unexpected
 from fastflight.runtime.outgoing import Measured, Outgoing, memory_of
@@ -65,7 +65,7 @@ def sync_messages(read: Callable[[], Reading], stream: Stream) -> Opened:
 def async_messages(read: Callable[[], Awaitable[Reading]], stream: Stream, shard: Shard) -> Opened:
     """Return the schema and the messages of an answer that is read on the shard."""
     outgoing = Outgoing(stream)
-    lists = lots_ahead(
+    lists = read_ahead(
         shard,
         partial(outgoing.aopened, read),
         max_bytes=AHEAD_BYTES,

@@ -19,7 +19,7 @@ import pyarrow as pa
 from fastflight.concurrency.exclusive import IdleClaim
 from fastflight.device import Device, Inventory
 from fastflight.device.held_line import LineTask
-from fastflight.errors import DataError, RequestError, Stopped, TransportError
+from fastflight.errors import DataError, Stopped, TransportError
 from fastflight.runtime.admission import IDLE_SECONDS
 from fastflight.service.requests import DEVICE_GONE, DeviceSession
 from fastflight.service.source import (
@@ -115,8 +115,7 @@ async def _begin(following: Following, batches: AsyncGenerator[Batches, None]) -
 
 
 async def _batches(device: Device, following: Following, mode: Mode) -> AsyncGenerator[Batches, None]:
-    with _errors_name_since_seq():
-        reader = following.start()
+    reader = following.start()
     with device.listen():
         ready: Batches = []
         while following.is_opening():
@@ -142,8 +141,7 @@ async def _exchanged(
     with _line_failure_ends_session(following):
         async with device.aline(INTERACTIVE, claim=claim) as port:
             claim.use()
-            with _errors_name_since_seq():
-                reader = following.start()
+            reader = following.start()
             async with LineTask(port, partial(_end_on_failure, following)) as line:
                 sending = asyncio.ensure_future(_send_all(batches, line, following, claim))
                 try:
@@ -188,17 +186,6 @@ def _line_failure_ends_session(following: Following) -> Iterator[None]:
     except TransportError:
         if following.ended != DEVICE_GONE:
             raise
-
-
-@contextlib.contextmanager
-def _errors_name_since_seq() -> Iterator[None]:
-    """Name the request's key `since_seq` in an error about a sequence number that does not exist yet."""
-    try:
-        yield
-    except RequestError as error:
-        if error.where == "seq":
-            error.where = "since_seq"
-        raise
 
 
 def check_sendable(schema: pa.Schema) -> None:

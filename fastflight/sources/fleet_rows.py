@@ -48,7 +48,7 @@ class FleetRows:
         self._request = request
         self._lock = threading.Lock()
         self._devices: dict[str, Mapping[str, Any]] = {}
-        self._failed: dict[str, Mapping[str, Any]] = {}
+        # Why devices could not be read, or not to the end.
         self._errors: dict[str, FastFlightError] = {}
         self._rows = dict.fromkeys(names, 0)
         self._columns = request.schema_
@@ -98,10 +98,7 @@ class FleetRows:
         except FastFlightError as error:
             if self._request.on_error == "fail":
                 raise
-            with self._lock:
-                failure = json.loads(error_json(error, MAX_FAILURE_BYTES))
-                self._failed[name] = {"device": name, "rows": self._rows[name], **failure}
-                self._errors[name] = error
+            self._errors[name] = error
 
     def request_for(self, name: str) -> DeviceFile:
         """Return the request for the file of one device."""
@@ -168,11 +165,15 @@ class FleetRows:
 
     def failure_note(self, name: str) -> Noted:
         """Return an empty batch whose note reports the failure of a device."""
-        return Noted(empty(self.schema), {"failure": self._failed[name]})
+        return Noted(empty(self.schema), {"failure": self._failure(name)})
+
+    def _failure(self, name: str) -> Mapping[str, Any]:
+        error = json.loads(error_json(self._errors[name], MAX_FAILURE_BYTES))
+        return {"device": name, "rows": self._rows[name], **error}
 
     def has_failed(self, name: str) -> bool:
         """Return whether a failure of this device was recorded."""
-        return name in self._failed
+        return name in self._errors
 
     def summary(self) -> Summary:
         """Return the totals, the summaries of the devices that were read, and the failures of the others."""
@@ -183,7 +184,7 @@ class FleetRows:
             **{"rejected": 0, "rejected_rows": []},
             **combined(read),
             "devices": devices,
-            "failed": [self._failed[name] for name in self.names if name in self._failed],
+            "failed": [self._failure(name) for name in self.names if name in self._errors],
         }
 
 

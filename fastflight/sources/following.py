@@ -61,7 +61,11 @@ class Following:
         """
         seconds = self._request.since_seconds
         since_ns = None if seconds is None else time.time_ns() - round(seconds * 1e9)
-        self._reader = self._tap.reader(seq=self._request.since_seq, since_ns=since_ns)
+        try:
+            self._reader = self._tap.reader(seq=self._request.since_seq, since_ns=since_ns)
+        except RequestError as error:
+            error.where = "since_seq"
+            raise
         self.rows.begin(self._reader.begins_line)
         return self._reader
 

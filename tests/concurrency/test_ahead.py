@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastflight.concurrency import Cancelled, Shard, across, lots_ahead
+from fastflight.concurrency import Cancelled, Shard, across, read_ahead
 from fastflight.errors import DataError, FastFlightError, Stopped
 from tests.support.waiting import until
 
@@ -53,8 +53,8 @@ async def numbers(count: int) -> AsyncIterator[int]:
 def read_in_thread(shard: Shard, begin: Begin, max_bytes: int = 10) -> tuple[list[int], BaseException | None]:
     found: list[int] = []
     try:
-        for lot in lots_ahead(shard, begin, max_bytes=max_bytes, size_of=size_of):
-            found += lot
+        for items in read_ahead(shard, begin, max_bytes=max_bytes, size_of=size_of):
+            found += items
     except Exception as error:
         return found, error
     return found, None
@@ -118,11 +118,11 @@ def test_the_source_runs_ahead_until_the_bound_and_no_further(shard: Shard) -> N
                 asyncio.get_running_loop().call_soon(full.set)
             yield number
 
-    lots = lots_ahead(shard, produce, max_bytes=4, size_of=size_of)
+    reader = read_ahead(shard, produce, max_bytes=4, size_of=size_of)
     assert full.wait(SOON)
     tasks_of(shard)  # the loop has had a turn since: a source without a bound would be further
     assert made == [0, 1, 2, 3]
-    assert list(chain.from_iterable(lots)) == list(range(100))
+    assert list(chain.from_iterable(reader)) == list(range(100))
 
 
 def test_a_coroutine_is_read_ahead_for_no_further_than_the_bound(shard: Shard) -> None:
@@ -137,7 +137,7 @@ def test_a_coroutine_is_read_ahead_for_no_further_than_the_bound(shard: Shard) -
         async with contextlib.aclosing(across(shard, endless, max_bytes=4, size_of=size_of)) as items:
             for expected in range(20):
                 assert await anext(items) == expected
-                # The lot in the reader's hands, the one that waits, and the item that is being made.
+                # The items in the reader's hands, the one that waits, and the item that is being made.
                 assert len(made) <= expected + 10
 
     asyncio.run(main())
@@ -199,10 +199,10 @@ def test_clean_up_that_fails_is_an_error_at_the_end(shard: Shard, read: Read) ->
 
 @pytest.mark.parametrize("read", [0, 1])
 def test_clean_up_that_fails_is_nobodys_error_when_the_reader_has_left(shard: Shard, read: int) -> None:
-    lots = lots_ahead(shard, Stubborn, max_bytes=4, size_of=size_of)
+    reader = read_ahead(shard, Stubborn, max_bytes=4, size_of=size_of)
     for _ in range(read):
-        next(lots)
-    lots.close()
+        next(reader)
+    reader.close()
     assert settled(shard)
 
 
@@ -219,11 +219,11 @@ def test_an_idle_reader_asks_whether_it_is_still_wanted(shard: Shard) -> None:
     idle = IdleSource()
     left = threading.Event()
 
-    lots = lots_ahead(shard, idle.items, max_bytes=4, size_of=size_of, still_wanted=lambda: not left.is_set())
-    assert list(next(lots)) == [0]
+    reader = read_ahead(shard, idle.items, max_bytes=4, size_of=size_of, still_wanted=lambda: not left.is_set())
+    assert list(next(reader)) == [0]
     left.set()
     with pytest.raises(Stopped):
-        next(lots)
+        next(reader)
     assert idle.closed.is_set()
 
 
@@ -231,17 +231,17 @@ def test_what_the_question_raises_reaches_the_reader(shard: Shard) -> None:
     def wanted() -> bool:
         raise DataError("cancelled by somebody")
 
-    lots = lots_ahead(shard, IdleSource().items, max_bytes=4, size_of=size_of, still_wanted=wanted)
-    assert list(next(lots)) == [0]
+    reader = read_ahead(shard, IdleSource().items, max_bytes=4, size_of=size_of, still_wanted=wanted)
+    assert list(next(reader)) == [0]
     with pytest.raises(DataError, match="cancelled by somebody"):
-        next(lots)
+        next(reader)
 
 
 def test_closing_cancels_the_source_and_waits_for_its_clean_up(shard: Shard) -> None:
     idle = IdleSource()
-    lots = lots_ahead(shard, idle.items, max_bytes=4, size_of=size_of)
-    assert list(next(lots)) == [0]
-    lots.close()
+    reader = read_ahead(shard, idle.items, max_bytes=4, size_of=size_of)
+    assert list(next(reader)) == [0]
+    reader.close()
     assert idle.closed.is_set()
     assert settled(shard)
 
@@ -282,9 +282,9 @@ def test_a_coroutine_that_is_cancelled_can_close(shard: Shard) -> None:
 
 
 def test_closing_a_source_that_waits_for_room(shard: Shard) -> None:
-    lots = lots_ahead(shard, lambda: numbers(100), max_bytes=1, size_of=size_of)
-    assert next(lots)
-    lots.close()
+    reader = read_ahead(shard, lambda: numbers(100), max_bytes=1, size_of=size_of)
+    assert next(reader)
+    reader.close()
     assert settled(shard)
 
 
@@ -295,11 +295,11 @@ def test_a_reader_that_is_stopped_does_not_see_an_end(shard: Shard) -> None:
         if tell is not None:
             stops.append(tell)
 
-    lots = lots_ahead(shard, lambda: numbers(3), max_bytes=100, size_of=size_of, when_stopped=stop_by)
+    reader = read_ahead(shard, lambda: numbers(3), max_bytes=100, size_of=size_of, when_stopped=stop_by)
     until(lambda: not tasks_of(shard))  # everything waits for the reader, and the source has ended
     stops[0]()
     with pytest.raises(Cancelled):
-        next(lots)
+        next(reader)
 
 
 def test_one_that_is_stopped_and_closed_is_cleaned_up_to_its_end(shard: Shard) -> None:
@@ -319,12 +319,12 @@ def test_one_that_is_stopped_and_closed_is_cleaned_up_to_its_end(shard: Shard) -
         if tell is not None:
             stops.append(tell)
 
-    lots = lots_ahead(shard, items, max_bytes=4, size_of=size_of, when_stopped=stop_by)
-    assert list(next(lots)) == [0]
+    reader = read_ahead(shard, items, max_bytes=4, size_of=size_of, when_stopped=stop_by)
+    assert list(next(reader)) == [0]
     for stop in stops * 2:
         stop()
     assert cleaning.wait(SOON)
-    closing = threading.Thread(target=lots.close)
+    closing = threading.Thread(target=reader.close)
     closing.start()
     tasks_of(shard)  # the loop has turned since
     shard.loop.call_soon_threadsafe(go_on.set)
@@ -335,11 +335,11 @@ def test_one_that_is_stopped_and_closed_is_cleaned_up_to_its_end(shard: Shard) -
 def test_closing_the_shard_is_an_error_to_a_thread_and_not_an_end() -> None:
     shard = Shard("short-lived").start()
     idle = IdleSource()
-    lots = lots_ahead(shard, idle.items, max_bytes=4, size_of=size_of)
-    assert list(next(lots)) == [0]
+    reader = read_ahead(shard, idle.items, max_bytes=4, size_of=size_of)
+    assert list(next(reader)) == [0]
     shard.close()
     with pytest.raises(Stopped):
-        next(lots)
+        next(reader)
     assert idle.closed.is_set()
 
 
@@ -362,12 +362,12 @@ def test_closing_the_shard_is_an_error_to_a_coroutine_and_not_an_end() -> None:
 
 def test_a_source_that_never_began_is_an_error_and_not_an_end() -> None:
     shard = Shard("never-begun")
-    lots = lots_ahead(shard, lambda: numbers(3), max_bytes=4, size_of=size_of)
+    reader = read_ahead(shard, lambda: numbers(3), max_bytes=4, size_of=size_of)
     shard.start()
     shard.close()
     found: Sequence[int] = ()
     with contextlib.suppress(Stopped):
-        found = list(chain.from_iterable(lots))
+        found = list(chain.from_iterable(reader))
         assert list(found) == [0, 1, 2]
 
 

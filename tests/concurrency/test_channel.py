@@ -34,7 +34,7 @@ def read_on_loop(channel: Channel[int]) -> list[int]:
 
 
 def read_lots(channel: Channel[int]) -> list[int]:
-    return [item for lot in channel.lots(lambda: None, SOON) for item in lot]
+    return [item for items in channel.takes(lambda: None, SOON) for item in items]
 
 
 def fill_in_thread(channel: Channel[int], items: Iterable[int]) -> None:
@@ -207,7 +207,7 @@ def test_a_thread_that_waits_for_lots_looks_up_now_and_then() -> None:
         raise Stopped("the client has left")
 
     with pytest.raises(Stopped, match="has left"):
-        next(Channel[int](1).lots(gone, 0.001))
+        next(Channel[int](1).takes(gone, 0.001))
 
 
 class ThenAtOnce:
@@ -237,7 +237,7 @@ def test_an_item_that_comes_with_the_end_while_the_reader_lies_down_is_not_lost(
     assert read_lots(channel) == [1]
 
 
-@pytest.mark.parametrize("at_once", [1, 100], ids=["in lots of one", "in one lot"])
+@pytest.mark.parametrize("at_once", [1, 100], ids=["one by one", "all together"])
 def test_a_source_that_is_always_ahead_leaves_the_loop_to_others(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fastflight.concurrency.channel.TURN_SECONDS", 0.0)
 

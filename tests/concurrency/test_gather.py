@@ -223,6 +223,6 @@ def test_no_more_waits_than_the_limit_and_an_item_for_each_job(ordered: bool) ->
     while taken < 30:
         next(gather)
         taken += 1
-        # What waits, the lot in the consumer's hands, and the items that the jobs are about to hand over.
+        # What waits, the items in the consumer's hands, and the items that the jobs are about to hand over.
         assert made <= taken + 2 * 12 + 2 * 4
     gather.close()

@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 
 import pytest
 
-from fastflight.concurrency import Shard, across, lots_ahead
+from fastflight.concurrency import Shard, across, read_ahead
 from fastflight.errors import DataError
 
 SOON = 60.0
@@ -56,7 +56,7 @@ def source(request: pytest.FixtureRequest) -> Iterator[Source]:
 
 
 def test_a_thread_that_has_read(shard: Shard, source: Source) -> None:
-    reader = lots_ahead(shard, source.items, max_bytes=1, size_of=lambda _: 1)
+    reader = read_ahead(shard, source.items, max_bytes=1, size_of=lambda _: 1)
     next(reader)
     if source.fails:
         with pytest.raises(DataError):
