@@ -5,15 +5,20 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from fastflight.errors import BusyError
+
 # Windows locks ranges of bytes, and nobody else can read these. So lock one byte that is beyond the end of any file.
 LOCKED_BYTE = 1 << 62
 # The ending of a file that is not whole yet. One that a killed process has left may be removed.
 UNFINISHED = ".new"
+# A locked file has the name of the lock's holder, cut to this length.
+MAX_HOLDER_BYTES = 200
 
 
 @contextlib.contextmanager
@@ -66,3 +71,30 @@ else:
         except BlockingIOError:
             return False
         return True
+
+
+class FileLock:
+    """A locked file that has the name of its holder. Raises `BusyError` at once if another process holds the lock."""
+
+    def __init__(self, path: Path, holder: str = "") -> None:
+        text = f"{holder or 'a process'} (pid {os.getpid()} on {socket.gethostname()})"
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            if not try_lock(self._descriptor):
+                name = os.read(self._descriptor, MAX_HOLDER_BYTES).decode(errors="replace").strip()
+                other = name or "another process"
+                raise BusyError(
+                    f"{other} is writing to it", holder=other, where=path.parent.name, hint="Stop it, or only read"
+                )
+            # The fixed length overwrites the name of the last holder. Truncating the file instead would sync it on some
+            # file systems.
+            os.write(self._descriptor, text.encode()[:MAX_HOLDER_BYTES].ljust(MAX_HOLDER_BYTES))
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Release the lock. The file stays: if it were removed, two processes could lock two files of the same name."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1

@@ -16,8 +16,7 @@ from pathlib import Path
 
 from fastflight.access.tokens import MAX_BOOK_BYTES, Book
 from fastflight.errors import BusyError, RequestError
-from fastflight.files import replacement
-from fastflight.log.lock import FileLock
+from fastflight.files import FileLock, replacement
 
 # Permission bits that must not be set.
 WRITABLE = stat.S_IWGRP | stat.S_IWOTH

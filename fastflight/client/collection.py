@@ -41,6 +41,7 @@ from fastflight.client.collector import Collector, sync_folder
 from fastflight.client.local_files import agrees, os_errors_of
 from fastflight.client.local_names import local_folder
 from fastflight.errors import DataError, DeviceError, DeviceException, FileMissing, RequestError, TransportClosed
+from fastflight.files import FileLock
 from fastflight.own_code import wrap_for_program
 
 # Parts are listed by name: as many digits as ten years of a part every five minutes need.
@@ -284,8 +285,6 @@ def collect_log(
     `holder` is what a `BusyError` calls this process, if another one collects the log. `parquet`: convert the parts.
     `stopped` is as for `Collection`.
     """
-    from fastflight.log.lock import FileLock  # not at the top: it loads Arrow, and `--help` does not need it
-
     folder = local_folder(to, board.name, path)
     with os_errors_of(folder):
         folder.mkdir(parents=True, exist_ok=True)

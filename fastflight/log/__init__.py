@@ -16,15 +16,13 @@ rows of many logs at once. `StoreReader` reads a folder while another process wr
 from fastflight.gap import Gap
 from fastflight.log.compaction import compact
 from fastflight.log.log import Log, NewRows
+from fastflight.log.reading import LogReader, StoreReader
 from fastflight.log.retention import Retention
 from fastflight.log.store import Store
-from fastflight.log.store_reader import LogReader, StoreReader
-from fastflight.log.ticket import Ticket
 from fastflight.log.values import (
     EVERYTHING,
     LOG_SCHEMA,
     Appended,
-    Columns,
     Extent,
     LogStatistics,
     NumberedRows,
@@ -32,12 +30,12 @@ from fastflight.log.values import (
     StoredRows,
     StoreStatistics,
 )
+from fastflight.log.writer import Ticket
 
 __all__ = [
     "EVERYTHING",
     "LOG_SCHEMA",
     "Appended",
-    "Columns",
     "Extent",
     "Gap",
     "Log",

@@ -6,8 +6,7 @@ Parquet files. Rows of one log are in ascending order.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from itertools import chain
+from collections.abc import Sequence
 from typing import Any
 from zlib import crc32
 
@@ -16,12 +15,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fastflight.errors import DataError
-from fastflight.log.values import LOG_SCHEMA, Columns
+from fastflight.log.values import LOG_SCHEMA, Entry
 
 # The most bytes of a batch. Recorders append far less.
 MAX_BODY_BYTES = 64 * 1024 * 1024
 LOG_COLUMN = "fastflight.log"
 SEQ_COLUMN = "fastflight.seq"
+PARQUET_END = b"PAR1"
 # Few enough rows that a small range is cheap to read.
 GROUP_ROWS = 64 * 1024
 
@@ -37,7 +37,7 @@ FILE_SCHEMA = _with_keys(pa.string(), pa.uint64())
 
 
 def check(batch: pa.RecordBatch) -> None:
-    """Raise `DataError` unless `batch` has rows of `LOG_SCHEMA`, each with a time."""
+    """Raise `DataError` unless `batch` has rows of `LOG_SCHEMA`, each with a time, and not too many bytes."""
     if not batch.schema.equals(LOG_SCHEMA):
         raise DataError(
             "the batch has another schema than a log", hint=f"Its columns are {', '.join(LOG_SCHEMA.names)}"
@@ -46,13 +46,15 @@ def check(batch: pa.RecordBatch) -> None:
         raise DataError("a batch without rows", hint="There is nothing to keep")
     if batch.column(0).null_count:
         raise DataError("a row has no time", where="time")
+    if batch.nbytes > MAX_BODY_BYTES:
+        raise DataError(f"the batch has {batch.nbytes} bytes", hint=f"At most {MAX_BODY_BYTES}: append it in parts")
 
 
-def times_of(rows: pa.RecordBatch | Columns, lengths: Sequence[int]) -> list[tuple[int, int]]:
+def times_of(rows: pa.RecordBatch, lengths: Sequence[int]) -> list[tuple[int, int]]:
     """Return the earliest and the latest time of consecutive parts of rows, of these lengths, in us UTC."""
-    column = rows.column(0).view(pa.int64()).to_numpy() if isinstance(rows, pa.RecordBatch) else np.array(rows[0])
+    times = rows.column("time").view(pa.int64()).to_numpy()
     starts = np.cumsum([0, *lengths[:-1]])
-    earliest, latest = np.minimum.reduceat(column, starts), np.maximum.reduceat(column, starts)
+    earliest, latest = np.minimum.reduceat(times, starts), np.maximum.reduceat(times, starts)
     return list(zip(earliest.tolist(), latest.tolist(), strict=True))
 
 
@@ -63,24 +65,6 @@ def numbers_of(firsts: Sequence[int], lengths: Sequence[int]) -> np.ndarray[Any,
     numbers: np.ndarray[Any, np.dtype[np.int64]] = np.repeat(offsets, lengths)
     numbers += np.arange(len(numbers))
     return numbers
-
-
-def part_of(rows: pa.RecordBatch | Columns, start: int, count: int) -> pa.RecordBatch | Columns:
-    """Return `count` rows from row `start` on."""
-    if isinstance(rows, pa.RecordBatch):
-        return rows.slice(start, count)
-    return [column[start : start + count] for column in rows]
-
-
-def size_of(rows: pa.RecordBatch | Columns) -> int:
-    """Return about how many bytes rows have. Raises `DataError` if these are too many."""
-    if isinstance(rows, pa.RecordBatch):
-        size = int(rows.nbytes)
-    else:
-        size = 64 * len(rows[0]) + sum(len(value) for column in rows[1:] for value in column if value is not None)
-    if size > MAX_BODY_BYTES:
-        raise DataError(f"the batch has {size} bytes", hint=f"At most {MAX_BODY_BYTES}: append it in smaller ones")
-    return size
 
 
 def decode(data: bytes, crc: int, file_of: int | None = None) -> pa.RecordBatch | None:
@@ -112,6 +96,12 @@ def to_parquet(name: str, rows: pa.RecordBatch) -> bytes:
     return bytes(sink.getvalue().to_pybytes())
 
 
+def log_of(file: bytes) -> str:
+    """Return the name of the log that a Parquet file has rows of. `ValueError` or `ArrowException` for another file."""
+    (name,) = pq.read_table(pa.BufferReader(file), columns=[LOG_COLUMN]).column(0).unique().to_pylist()
+    return str(name)
+
+
 def rows_in(body: pa.RecordBatch, log: int, at: int, first: int, count: int) -> pa.RecordBatch | None:
     """Return `count` rows of a log from row `at` of a body on; None if other rows than those are there."""
     last = at + count - 1
@@ -136,19 +126,14 @@ def runs_of(body: pa.RecordBatch) -> list[tuple[int, int, int, int]]:
     ]
 
 
-def arrays_of(contents: Sequence[pa.RecordBatch | Columns]) -> list[pa.Array]:
-    """Return rows, one after another, as one array for each field."""
-    if not any(isinstance(each, pa.RecordBatch) for each in contents):
-        return _columns_of([chain.from_iterable(column) for column in zip(*contents, strict=True)])
-    batches = [
-        each if isinstance(each, pa.RecordBatch) else pa.RecordBatch.from_arrays(_columns_of(each), schema=LOG_SCHEMA)
-        for each in contents
+def entries_of(rows: pa.RecordBatch, body: int, size: int) -> list[tuple[int, Entry]]:
+    """Return an entry for each run of rows without a hole, with its log, for a body of `size` bytes."""
+    runs = runs_of(rows)
+    times = times_of(rows, [count for *_, count in runs])
+    return [
+        (log, Entry(first, count, *its_times, body, at, max(1, size * count // rows.num_rows)))
+        for (log, at, first, count), its_times in zip(runs, times, strict=True)
     ]
-    return list(joined(batches).columns)
-
-
-def _columns_of(columns: Iterable[Iterable[object]]) -> list[pa.Array]:
-    return [pa.array(list(values), field.type) for values, field in zip(columns, LOG_SCHEMA, strict=True)]
 
 
 def joined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:

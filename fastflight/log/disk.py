@@ -23,6 +23,10 @@ DATABASE = "recordings.db"
 FILE_MODE = 0o600
 FOLDER_MODE = 0o700
 OTHERS = 0o077
+# A file that takes room, so that the store has it when the disk is full: to delete rows, SQLite first writes what it
+# changes. Twice what its log of changes has (`database.WAL_PAGES`), so that it can be moved into the tables.
+RESERVE = "room.reserve"
+RESERVE_BYTES = 4 * 1024 * 1024
 # The endings of the files that a store and the leases create.
 OWN_ENDINGS = (DATABASE, f"{DATABASE}-wal", f"{DATABASE}-shm", ".parquet", ".lock", ".lease", ".reserve", UNFINISHED)
 # What else may be in the folder: files of queries that run, recordings that servers share, and typed rows.
@@ -76,6 +80,21 @@ class LocalDisk:
         """Remove a file."""
         os.unlink(self.folder / name)
 
+    def fill_reserve(self) -> None:
+        """Create the file that takes room, if it is missing and the disk has the room."""
+        with contextlib.suppress(OSError):
+            if RESERVE not in self.names():
+                # Random bytes, because some file systems give no room to zeros.
+                self.write(RESERVE, os.urandom(RESERVE_BYTES))
+
+    def release_reserve(self) -> bool:
+        """Remove the file that takes room. Return whether there was one. Do not write rows there: they take it all."""
+        try:
+            self.remove(RESERVE)
+        except FileNotFoundError:
+            return False
+        return True
+
     def sync(self) -> None:
         """Return when all creations, renames and removals of files are on the medium."""
         if os.name == "nt":
@@ -124,7 +143,7 @@ def has_no_room(error: BaseException) -> bool:
     return isinstance(error, OSError) and error.errno in NO_ROOM
 
 
-def is_damage(error: BaseException) -> bool:
+def is_damage(error: BaseException | None) -> bool:
     """Whether a call failed because bytes of the database have changed."""
     if isinstance(error, sqlite3.Error):
         return getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_CORRUPT

@@ -11,18 +11,12 @@ import pyarrow.parquet as pq
 
 from fastflight.errors import StorageError
 from fastflight.files import UNFINISHED
-from fastflight.log.bodies import LOG_COLUMN, SEQ_COLUMN
+from fastflight.log.bodies import PARQUET_END, SEQ_COLUMN, log_of
 from fastflight.log.database import Database
 from fastflight.log.disk import DATABASE, LocalDisk
+from fastflight.log.values import Range
 
 PARQUET_NAME = re.compile(r"(\d{12})\.parquet")
-PARQUET_END = b"PAR1"
-# How many rows of a log, from the first that was not deleted, have numbers from `low` on and below `high`.
-_STORED = """
-select coalesce(sum(min(batches.first + rows, :high) - max(batches.first, :low, logs.first)), 0)
-from batches join logs on logs.id = batches.log
-where name = :log and batches.first < :high and batches.first + rows > max(:low, logs.first)
-"""
 
 
 def remove_leftovers(disk: LocalDisk, database: Database) -> list[int]:
@@ -31,9 +25,9 @@ def remove_leftovers(disk: LocalDisk, database: Database) -> list[int]:
     Raises `StorageError` for a file with rows that the database does not have: it belongs to another one. Nothing is
     removed then.
     """
-    bodies = {position.id for position in database.positions(limit=-1)}
+    bodies = database.bodies()
     names = set(disk.names())
-    unknown = sorted(name for name in names if (found := PARQUET_NAME.fullmatch(name)) and int(found[1]) not in bodies)
+    unknown = sorted(filter(PARQUET_NAME.fullmatch, names.difference(body.file for body in bodies if body.file)))
     for name in unknown:
         if not _is_copy(disk, database, name):
             raise StorageError(
@@ -46,7 +40,7 @@ def remove_leftovers(disk: LocalDisk, database: Database) -> list[int]:
             disk.remove(name)
     gone: list[int] = []
     kept: set[int] = set()
-    for body in database.bodies():
+    for body in bodies:
         if body.file is not None and body.log is not None:
             if body.file not in names and body.log not in kept:
                 gone.append(body.id)
@@ -64,16 +58,12 @@ def _is_copy(disk: LocalDisk, database: Database, name: str) -> bool:
         content = disk.read(name)
         if not content.endswith(PARQUET_END):
             return True
-        rows = pq.read_table(pa.BufferReader(content), columns=[LOG_COLUMN, SEQ_COLUMN])
-    except (OSError, pa.ArrowException):
+        log, every = log_of(content), pq.read_table(pa.BufferReader(content), columns=[SEQ_COLUMN]).column(0)
+    except (OSError, pa.ArrowException, ValueError):
         return False
-    with database.reading() as connection:
-        for log in rows.column(0).unique().to_pylist():
-            numbers = rows.filter(pc.equal(rows.column(0), log)).column(1)
-            bounds = pc.min_max(numbers).as_py()
-            asked = {"log": log, "low": bounds["min"], "high": bounds["max"] + 1}
-            (stored,) = connection.execute(_STORED, asked).fetchone()
-            (first,) = connection.execute("select max(first) from logs where name = ?", (log,)).fetchone()
-            if first is None or stored < pc.sum(pc.greater_equal(numbers, pa.scalar(first, numbers.type))).as_py():
-                return False
-    return True
+    for row in database.logs(log):
+        numbers = every.filter(pc.greater_equal(every, pa.scalar(row.first, pa.uint64())))
+        bounds = pc.min_max(numbers).as_py()
+        stored = database.extents(row.id, row.first, row.next, Range(bounds["min"], bounds["max"]))
+        return sum(extent.rows for extent in stored) >= len(numbers)
+    return False

@@ -9,11 +9,9 @@ import pyarrow as pa
 
 from fastflight.errors import FastFlightError, RequestError, SequenceConflict
 from fastflight.gap import Gap, Why, microseconds
-from fastflight.log.reading import Bounds
-from fastflight.log.store_reader import LogReader
-from fastflight.log.ticket import Ticket
-from fastflight.log.values import MAX_SEQ, Columns
-from fastflight.log.writer import Hole
+from fastflight.log.reading import Bounds, LogReader
+from fastflight.log.values import MAX_SEQ, Entry
+from fastflight.log.writer import Ticket
 
 if TYPE_CHECKING:
     from fastflight.log.store import Store
@@ -43,17 +41,12 @@ class Log(LogReader):
         self.first = first
         # The number after the last durable row.
         self.durable_end = following
-        # The number after the last row of the appends that wait.
-        self.assigned_end = following
-
-    @property
-    def next_seq(self) -> int:
-        """The number that the next appended row gets."""
-        return self.assigned_end
+        # The number that the next appended row gets: the one after the appends that wait.
+        self.next_seq = following
 
     def append(
         self,
-        rows: pa.RecordBatch | Columns,
+        rows: pa.RecordBatch,
         *,
         expected: int | None = None,
         first: int | None = None,
@@ -68,11 +61,10 @@ class Log(LogReader):
         times, also if no number is left out; its numbers are not looked at.
 
         Raises `SequenceConflict`, and appends nothing, if `expected` is not `next_seq` or `first` is below it, and
-        `DataError` for a batch that does not fit the log. The values of columns are not looked at, but for their times.
+        `DataError` for a batch that does not fit the log.
         """
-        length = rows.num_rows if isinstance(rows, pa.RecordBatch) else len(rows[0])
         self._store.wait_for_room()
-        (ticket,) = self._store.append(rows, [NewRows(self, length, expected, first, paused_until, gap)])
+        (ticket,) = self._store.append(rows, [NewRows(self, rows.num_rows, expected, first, paused_until, gap)])
         if isinstance(ticket, FastFlightError):
             raise ticket
         return ticket
@@ -83,9 +75,11 @@ class Log(LogReader):
     def _hold(self, names: list[str]) -> contextlib.AbstractContextManager[None]:
         return self._store.hold(names)
 
-    def assign(self, rows: NewRows) -> tuple[int, list[Hole]]:
-        """Assign numbers to rows. Return the first one, and what is missing before. The store's lock must be held."""
-        end = self.assigned_end
+    def assign(self, rows: NewRows, times: tuple[int, int]) -> list[Entry]:
+        """Assign numbers to rows. Return entries of what is missing before them, and theirs. `times` are the earliest
+        and the latest of the rows. The store's lock must be held.
+        """
+        end = self.next_seq
         if rows.expected is not None and rows.expected != end:
             raise SequenceConflict(rows.expected, end, where=self.name)
         start = end if rows.first is None else rows.first
@@ -93,14 +87,14 @@ class Log(LogReader):
             raise SequenceConflict(start, end, where=self.name)
         if start + rows.length > MAX_SEQ:
             raise RequestError(f"numbers go up to {MAX_SEQ}", where=self.name)
-        holes: list[Hole] = []
+        entries: list[Entry] = []
         used = min(max(end, rows.paused_until), start)
         if used > end:
-            holes.append(Hole(end, used - 1, Why.UNUSED))
+            entries.append(Entry(end, used - end, why=Why.UNUSED.value))
         if (gap := rows.gap) is not None:
-            times = microseconds(gap.from_time), microseconds(gap.to_time)
-            holes.append(Hole(used, start - 1, gap.why, *times, gap.bytes))
+            between = microseconds(gap.from_time), microseconds(gap.to_time)
+            entries.append(Entry(used, start - used, *between, bytes=gap.bytes, why=str(gap.why)))
         elif start > used:
-            holes.append(Hole(used, start - 1, Why.NOT_READ))
-        self.assigned_end = start + rows.length
-        return start, holes
+            entries.append(Entry(used, start - used, why=Why.NOT_READ.value))
+        self.next_seq = start + rows.length
+        return [*entries, Entry(start, rows.length, *times)]

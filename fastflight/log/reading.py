@@ -1,4 +1,4 @@
-"""Reads a log from its entries: yields its rows in order, and the numbers that are missing.
+"""Reads the logs of a folder: the rows of each in order, and the numbers that are missing.
 
 Bodies may be replaced or removed during a read, by a compaction or by retention. Reading then asks again, and continues
 at the same number. No statement is open while rows are yielded.
@@ -10,20 +10,35 @@ import contextlib
 import errno
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator
+from itertools import pairwise
+from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
-from fastflight.gap import Gap, Why
+from fastflight.errors import UnknownName, nearest
+from fastflight.gap import Gap, Why, microseconds, moment
 from fastflight.log.bodies import decode, joined, rows_in
-from fastflight.log.database import Database, Entry
-from fastflight.log.disk import failure
-from fastflight.log.ranged import RangeItems
-from fastflight.log.values import NumberedRows, Range
+from fastflight.log.database import PAGE, Database, LogRow
+from fastflight.log.disk import DATABASE, LocalDisk, failure
+from fastflight.log.values import (
+    BEGINNING,
+    END_OF_TIME,
+    EVERYTHING,
+    Entry,
+    Extent,
+    LogStatistics,
+    NumberedRows,
+    Range,
+    StoredRows,
+)
 
 # Decoded bodies of the tail that are kept, because what was appended last is read for one log after another.
 CACHED_BYTES = 16 * 1024 * 1024
+# Rows of several entries that are yielded as one batch.
+JOINED_BYTES = 1024 * 1024
 
 
 class Gone(Exception):
@@ -92,89 +107,221 @@ class Content:
                 self._cached_bytes -= self._cached.popitem(last=False)[1].nbytes
 
 
-class LogReading:
-    """One pass over a log, for the range `wanted`. `run` yields its rows and its missing numbers."""
+class LogReader:
+    """One log to read. Any thread may use it."""
 
-    def __init__(self, content: Content, log: int, bounds: Callable[[], Bounds], wanted: Range) -> None:
+    def __init__(self, content: Content, number: int, name: str) -> None:
+        self.id = number
+        self.name = name
         self._content = content
-        self._log = log
-        self._bounds = bounds
-        self._wanted = wanted
-        self._items = RangeItems(wanted)
-        # The number at which a body was gone. If one is gone there again, it is damaged.
-        self._gone_at = -1
-        # The number before which a gap without numbers was reported last. There is one at most before each number.
-        self._told = -1
-        # Rows from the cursor on that are to be yielded together, and their earliest and latest times.
-        self._waiting: list[pa.RecordBatch] = []
-        self._times: list[int] = []
 
-    def run(self) -> Generator[NumberedRows | Gap, None, None]:
-        items, bounds = self._items, self._bounds()
-        stop = bounds.next if self._wanted.until_seq is None else min(bounds.next, self._wanted.until_seq + 1)
+    def read(self, wanted: Range = EVERYTHING) -> Generator[NumberedRows | Gap, None, None]:
+        """Yield the durable rows in the order of their numbers, up to the end of the log when reading began."""
+        start = BEGINNING if wanted.from_time is None else wanted.from_time
+        stop = END_OF_TIME if wanted.until_time is None else wanted.until_time
+        items = self._items(wanted, start, stop)
+        if (start, stop) != (BEGINNING, END_OF_TIME):
+            items = _in_time(items, start, stop)
+        yield from _joined(items)
+
+    def statistics(self) -> LogStatistics:
+        """Return the present statistics of the log."""
+        return self._content.database.statistics(self.id, *self._bounds(), self._content.damaged)
+
+    def extents(self, wanted: Range = EVERYTHING) -> list[Extent]:
+        """Return where the rows of a range are stored now, in the order of their numbers."""
+        return self._content.database.extents(self.id, *self._bounds(), wanted)
+
+    def end(self) -> tuple[int | None, str]:
+        """Return the time (us UTC) to which the log is known to be complete, and why it did not go on."""
+        return self._content.database.end(self.id)
+
+    def stored(self) -> StoredRows:
+        """Find the Parquet files with the oldest rows. Close what this returns."""
+        content = self._content
+        names = content.database.files(self.id)
+        with contextlib.ExitStack() as held:
+            held.enter_context(self._hold(list(names.values())))
+            # Read after that: what was deleted before is not damaged.
+            bounds = self._bounds()
+            found = StoredRows(bounds.first, bounds.first)
+            gaps = lost = 0
+            spans: dict[str, tuple[int, int]] = {}
+            for entry in self._entries(*bounds):
+                if not entry.why and entry.body not in names:
+                    break
+                if entry.why == Why.UNUSED:
+                    continue
+                if entry.why or not content.is_intact(entry.body):
+                    gaps, lost = gaps + 1, lost + entry.rows
+                else:
+                    name = names[entry.body]
+                    spans[name] = spans.get(name, (entry.first,))[0], entry.end - 1
+                if not entry.why:
+                    found.end, found.gaps, found.lost = entry.end, gaps, lost
+            found.files = [content.database.disk.folder / name for name in spans]
+            found.spans = list(spans.values())
+            found.release = held.pop_all().close
+            return found
+
+    def _items(self, wanted: Range, start: int, stop: int) -> Iterator[NumberedRows | Gap | None]:
+        """Yield the rows of a range of numbers, and what is missing; None for rows outside of the range of times."""
+        low, end = max(wanted.from_seq or 0, 0), self._bounds().next
+        if wanted.until_seq is not None:
+            end = min(end, wanted.until_seq + 1)
         # Before the first row, deleted numbers are reported only if they were asked for.
-        begun = self._wanted.from_seq is not None
-        while items.cursor < stop:
-            first, entries = self._content.database.entries(self._log, items.cursor, stop)
-            if items.cursor < (first := min(max(first, bounds.first), stop)):
-                if begun:
-                    yield from items.hole(first - 1, Why.CLEARED)
-                items.cursor = first
-            elif not entries:
-                yield from items.damaged(stop - 1, "")
-            else:
-                with contextlib.suppress(Gone):
-                    yield from self._page(entries, stop)
-            begun = True
+        begun = wanted.from_seq is not None
+        # The number before which a gap without numbers was reported, and the number at which a body was gone.
+        reported = gone_at = -1
+        while low < end:
+            for entry in self._entries(low, end, reported):
+                low = entry.first
+                if entry.why:
+                    if begun or entry.why != Why.CLEARED:
+                        yield _gap(entry)
+                    reported = reported if entry.rows else low
+                elif not entry.overlaps(start, stop):
+                    yield None
+                else:
+                    try:
+                        body = self._content.body(entry.body)
+                    except Gone:
+                        if gone_at != low:
+                            gone_at = low
+                            break  # ask again where the rows are now
+                        body = None
+                    rows = None if body is None else rows_in(body, self.id, entry.at, low, entry.rows)
+                    yield self._damaged(entry) if rows is None else NumberedRows(low, rows)
+                low, begun = entry.end, True
 
-    def _page(self, entries: Sequence[Entry], stop: int) -> Iterator[NumberedRows | Gap]:
-        items = self._items
-        for entry in entries:
-            if entry.end < self._at + bool(entry.rows) or (not entry.rows and entry.first == self._told):
-                continue  # reported already, or of damaged tables
-            is_wanted = not entry.why and items.overlap(entry.first_time, entry.last_time)
-            if not is_wanted or entry.first > self._at:
-                yield from self._flush()
-            if entry.first > self._at:
-                yield from items.damaged(entry.first - 1, "")
-            first, end = max(self._at, entry.first), min(entry.end, stop)
-            if entry.why:
-                self._told = self._told if entry.rows else first
-                size = entry.bytes if (first, end) == (entry.first, entry.end) else None
-                yield from items.hole(end - 1, entry.why, "", entry.first_time, entry.last_time, size)
-            elif not is_wanted:
-                items.skip(end)
-            elif (rows := (yield from self._rows(entry))) is None:
-                yield from self._flush()
-                place = self._content.damaged[self._log, entry.body] = self._content.place(entry.body)
-                yield from items.damaged(end - 1, place, entry.first_time, entry.last_time)
-            else:
-                self._waiting.append(rows.slice(first - entry.first, end - first))
-                self._times += entry[2:4]
-        yield from self._flush()
+    def _entries(self, low: int, end: int, reported: int = -1) -> Iterator[Entry]:
+        """Yield what is stored or missing of the numbers from `low` on and below `end`, in order and without a hole.
 
-    @property
-    def _at(self) -> int:
-        """The number after the rows that wait."""
-        return self._items.cursor + sum(int(each.num_rows) for each in self._waiting)
+        Numbers of which nothing is known are damaged. A gap without numbers before the number `reported` is left out.
+        """
+        while low < end:
+            first, page = self._content.database.entries(self.id, low, end)
+            if low < (first := min(first, end)):
+                yield Entry(low, first - low, why=Why.CLEARED)
+                low = first
+                continue
+            before = low, reported
+            for entry in page:
+                # Others are before `low`, or of damaged tables.
+                if entry.end > low or (not entry.rows and entry.end == low != reported):
+                    if entry.first > low:
+                        yield Entry(low, entry.first - low, why=Why.DAMAGED)
+                    found = entry.within(low, end)
+                    yield found
+                    low, reported = found.end, reported if found.rows else found.first
+            if (low, reported) == before:
+                yield Entry(low, end - low, why=Why.DAMAGED)
+                return
 
-    def _flush(self) -> Iterator[NumberedRows | Gap]:
-        """Yield the rows that wait as one batch: boards that print little have a row in each entry."""
-        if self._waiting:
-            waiting, times = self._waiting, self._times
-            self._waiting, self._times = [], []
-            yield from self._items.rows(joined(waiting), min(times), max(times))
+    def _damaged(self, entry: Entry) -> Gap:
+        place = self._content.damaged[self.id, entry.body] = self._content.place(entry.body)
+        return _gap(entry._replace(why=Why.DAMAGED, bytes=None), place)
 
-    def _rows(self, entry: Entry) -> Generator[NumberedRows | Gap, None, pa.RecordBatch | None]:
-        """Return the rows of an entry; None if they are damaged. Raises `Gone`, after the rows that wait."""
+    def _bounds(self) -> Bounds:
+        """Return the present bounds."""
+        for row in self._content.database.logs(self.name):
+            return Bounds(row.first, row.next)
+        return Bounds(0, 0)
+
+    def _hold(self, names: list[str]) -> contextlib.AbstractContextManager[None]:
+        """Delete none of these files while the context lasts. A reader cannot keep the files of a writer."""
+        return contextlib.nullcontext()
+
+
+class StoreReader:
+    """Reads the logs of a folder while a writer may be using it, in this process or another.
+
+    It takes no lock, writes no row, and sees a row when it is durable. Its connections to the database are closed by
+    `close`, or when it is deleted.
+    """
+
+    def __init__(self, folder: str | Path, *, disk: LocalDisk | None = None) -> None:
+        self.content = Content(Database(disk if disk is not None else LocalDisk(folder)))
+
+    def names(self) -> list[str]:
+        """Return the names of the logs in the folder, sorted. Raises `StorageError` if there is no folder."""
+        return [row.name for row in self._logs()]
+
+    def log(self, name: str) -> LogReader:
+        """Return an existing log. Raises `UnknownName` if there is none of that name."""
+        names = {row.name: row.id for row in self._logs()}
+        if name not in names:
+            raise UnknownName("no such recording", where=name, hint=nearest(name, names))
+        return LogReader(self.content, names[name], name)
+
+    def _logs(self) -> list[LogRow]:
+        database = self.content.database
         try:
-            body = self._content.body(entry.body)
-        except Gone:
-            yield from self._flush()
-            if self._gone_at == self._items.cursor:
-                return None
-            self._gone_at = self._items.cursor
-            raise
-        if body is None:
-            return None
-        return rows_in(body, self._log, entry.at, entry.first, entry.rows)
+            return database.logs() if DATABASE in database.disk.names() else []
+        except OSError as error:
+            raise failure(error, "reading the recordings") from error
+
+    def close(self) -> None:
+        """Close its connections to the database."""
+        self.content.database.close()
+
+
+def _gap(entry: Entry, detail: str = "") -> Gap:
+    times = moment(entry.first_time), moment(entry.last_time)
+    return Gap(entry.first, entry.end - 1, entry.why, detail, *times, entry.bytes)
+
+
+def _in_time(items: Iterable[NumberedRows | Gap | None], start: int, stop: int) -> Iterator[NumberedRows | Gap]:
+    """Yield the rows with `start` <= time < `stop`, and what is missing between these times or next to such rows."""
+    # Whether the last rows are in the range, and the gaps since rows that are not.
+    inside, gaps = False, list[Gap]()
+    for item in items:
+        if item is None:
+            inside = False
+            gaps.clear()
+        elif isinstance(item, Gap):
+            begin, end = microseconds(item.from_time), microseconds(item.to_time)
+            if item.why == Why.DAMAGED:
+                wanted = inside = True  # rows of it may have been in the range
+            elif begin is None or end is None:
+                wanted = inside
+            else:
+                wanted = begin < stop and end >= start
+            if wanted:
+                yield from gaps
+                gaps.clear()
+                yield item
+            elif begin is None or end is None:
+                gaps.append(item)
+        else:
+            times = item.batch.column(0).view(pa.int64()).to_numpy()
+            within = (times >= start) & (times < stop)
+            if within[0]:
+                yield from gaps
+            gaps.clear()
+            inside = bool(within[-1])
+            for at, until in pairwise([0, *(np.flatnonzero(np.diff(within)) + 1).tolist(), len(within)]):
+                if within[at]:
+                    yield NumberedRows(item.first + at, item.batch.slice(at, until - at))
+
+
+def _joined(items: Iterable[NumberedRows | Gap | None]) -> Iterator[NumberedRows | Gap]:
+    """Join rows that follow each other: boards that print little have one in each entry."""
+    waiting: list[NumberedRows] = []
+    size = 0
+    for item in items:
+        if waiting and (
+            not isinstance(item, NumberedRows)
+            or item.first != waiting[-1].last + 1
+            or size + item.batch.nbytes > JOINED_BYTES
+            or len(waiting) >= PAGE
+        ):
+            yield NumberedRows(waiting[0].first, joined([each.batch for each in waiting]))
+            waiting, size = [], 0
+        if isinstance(item, NumberedRows):
+            waiting.append(item)
+            size += item.batch.nbytes
+        elif item is not None:
+            yield item
+    if waiting:
+        yield NumberedRows(waiting[0].first, joined([each.batch for each in waiting]))

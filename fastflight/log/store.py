@@ -16,37 +16,46 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
 
 import pyarrow as pa
+import structlog
 
 from fastflight.errors import FastFlightError, RequestError, StorageError, UnknownName, nearest
+from fastflight.files import FileLock
 from fastflight.gap import Gap
-from fastflight.log.bodies import arrays_of, check, part_of, size_of, times_of
+from fastflight.log.bodies import check, entries_of, joined, times_of
 from fastflight.log.compaction import NewBody
-from fastflight.log.database import BodyPosition, Database
-from fastflight.log.disk import PROBLEMS, LocalDisk, failure, has_no_room, is_damage, make_private
+from fastflight.log.database import (
+    BodyPosition,
+    BodyRow,
+    Database,
+    delete_bodies,
+    delete_entries,
+    put_body,
+    put_entries,
+)
+from fastflight.log.disk import PROBLEMS, LocalDisk, failure, has_no_room, make_private
 from fastflight.log.leftovers import remove_leftovers
-from fastflight.log.lock import LOCK_NAME, FileLock
 from fastflight.log.log import Log, NewRows
 from fastflight.log.reading import Content, Gone
-from fastflight.log.reserve import Reserve
+from fastflight.log.repair import repair
 from fastflight.log.retention import Retention, RetentionCheck, end_of_first
-from fastflight.log.ticket import Commit, Ticket, new_commit
-from fastflight.log.values import LOG_SCHEMA, Columns, StoreStatistics
-from fastflight.log.writer import Append, AssignedRows, Hole, Writer, put_body, put_entries
+from fastflight.log.values import Entry, StoreStatistics
+from fastflight.log.writer import Append, Commit, Ticket, Writer
 
+log = structlog.get_logger(__name__)
+
+LOCK_NAME = "writer.lock"
+# Of a database that is damaged again after so many repairs, this process makes no new tables.
+MAX_REPAIRS = 3
 # By default an append waits at most this long for a sync. A power cut can cost the rows of this time.
 SYNC_MS = 100.0
 # A log is named after a device, in a cluster also after the server that recorded it.
 MAX_NAME_BYTES = 384
 MARK_END = "update logs set complete_to = coalesce(max(complete_to, ?1), complete_to, ?1), ended = ?2 where id = ?3"
-# The numbers of bodies are JSON, because SQLite limits the parameters of a statement.
-DELETE_BATCHES = "delete from batches where body in (select value from json_each(?))"
-DELETE_BODIES = "delete from bodies where id in (select value from json_each(?))"
 # Bodies that one transaction deletes.
 DELETED_AT_ONCE = 64
 
@@ -95,31 +104,53 @@ class Store:
         self.maintenance_lock = threading.Lock()
         # Files that are being read by others than this store.
         self._held: Counter[str] = Counter()
+        self._repairs = 0
         self._logs: dict[str, Log] = {}
         with contextlib.ExitStack() as undo:
             undo.callback(self._lock.close)
             try:
-                self._reserve = Reserve(self.disk)
                 self._writer = self._open_writer(sync_ms, clock)
                 undo.callback(self._writer.close)
                 self.content = Content(Database(self.disk))
                 undo.callback(self.content.database.close)
-                for row in self.content.database.logs():
-                    self._logs[row.name] = Log(self, *row)
-                self._newest_id = max((log.id for log in self._logs.values()), default=0)
-                self._delete(remove_leftovers(self.disk, self.content.database), [])
+                try:
+                    self._load()
+                except StorageError:
+                    if not self._repaired():
+                        raise
+                    self._load()
             except PROBLEMS as error:
                 raise failure(error, "opening the recordings") from error
             undo.pop_all()
-        self._reserve.fill()
+        self.disk.fill_reserve()
 
     def _open_writer(self, sync_ms: float, clock: Callable[[], float]) -> Writer:
         try:
-            return Writer(self.disk, self._reserve, sync_ms, clock)
+            return Writer(self.disk, sync_ms, clock)
         except sqlite3.Error as error:
-            if not has_no_room(error) or not self._reserve.release():
+            if not has_no_room(error) or not self.disk.release_reserve():
                 raise
-        return Writer(self.disk, self._reserve, sync_ms, clock)
+        return Writer(self.disk, sync_ms, clock)
+
+    def _load(self) -> None:
+        self._logs = {row.name: Log(self, *row) for row in self.content.database.logs()}
+        self._newest_id = max((log.id for log in self._logs.values()), default=0)
+        self._delete(remove_leftovers(self.disk, self.content.database), [])
+
+    def _repaired(self) -> bool:
+        """Make the tables anew if a damaged page was found in them, and return whether that was so."""
+        database, writer = self.content.database, self._writer
+        if not (database.is_damaged or writer.is_damaged) or self._repairs == MAX_REPAIRS:
+            return False
+        self._repairs += 1
+        database.is_damaged = writer.is_damaged = False
+        log.error("the database of the recordings is damaged: its tables are made anew", folder=self.disk.folder.name)
+        try:
+            writer.reopen()
+        except PROBLEMS as error:
+            raise failure(error, "repairing the recordings") from error
+        writer.call(lambda connection: repair(connection, self.disk))
+        return True
 
     def names(self) -> list[str]:
         """Return the names of all logs, sorted."""
@@ -140,7 +171,7 @@ class Store:
                 log = self._logs[name] = Log(self, self._newest_id, name)
             return log
 
-    def append(self, rows: pa.RecordBatch | Columns, parts: Sequence[NewRows]) -> list[Ticket | FastFlightError]:
+    def append(self, rows: pa.RecordBatch, parts: Sequence[NewRows]) -> list[Ticket | FastFlightError]:
         """Append the rows of several logs: `rows` has those of `parts`, one after another.
 
         Return a ticket for each part, or the error with which `Log.append` would refuse it. Does not wait while too
@@ -148,29 +179,29 @@ class Store:
 
         Raises `DataError` for a batch that does not fit a log, and `Stopped` if the store is closed.
         """
-        if isinstance(rows, pa.RecordBatch):
-            check(rows)
-        size, times = size_of(rows), times_of(rows, [part.length for part in parts])
-        found: list[AssignedRows | FastFlightError] = []
-        holes: list[tuple[int, Hole]] = []
+        check(rows)
+        times = times_of(rows, [part.length for part in parts])
+        entries: list[tuple[Log, Entry]] = []
+        accepted: list[tuple[int, int]] = []
+        found: list[FastFlightError | Entry] = []
+        at = 0
         with self._writer.changed:
             self._writer.check()
             for part, its_times in zip(parts, times, strict=True):
                 try:
-                    first, its_holes = part.log.assign(part)
+                    its_entries = part.log.assign(part, its_times)
                 except FastFlightError as error:
                     found.append(error)
                 else:
-                    found.append(AssignedRows(part.log, first, part.length, its_times))
-                    holes += [(part.log.id, hole) for hole in its_holes]
-            accepted = [each for each in found if isinstance(each, AssignedRows)]
-            if accepted and len(accepted) < len(parts):
-                rows = _accepted(rows, parts, found)
-            commit = self._writer.put(Append(rows, accepted, holes, size)) if accepted else new_commit()
-        return [
-            each if isinstance(each, FastFlightError) else Ticket(each.first, each.first + each.length - 1, commit)
-            for each in found
-        ]
+                    found.append(its_entries[-1])
+                    entries += [(part.log, entry) for entry in its_entries]
+                    accepted.append((at, part.length))
+                at += part.length
+            if accepted:
+                whole = len(accepted) == len(parts)
+                rows = rows if whole else joined([rows.slice(*place) for place in accepted])
+                commit = self._writer.put(Append(rows, entries))
+        return [Ticket(each.first, each.end - 1, commit) if isinstance(each, Entry) else each for each in found]
 
     def wait_for_room(self) -> None:
         """Wait while too much data waits for the disk. Raises `Stopped` if the store is closed."""
@@ -214,23 +245,17 @@ class Store:
             if found and size >= max_bytes:
                 break
             try:
-                rows = self._body(place.id)
+                rows = self.content.body(place.id)
             except Gone:
-                continue
+                if not self.content.place(place.id):
+                    continue  # retention has deleted the body, or a compaction has replaced it
+                problem = StorageError("a file with recorded rows is missing", hint="Look at the disk of the host")
+                return found or [StoredBody(place, problem)]
             except StorageError as error:
                 return found or [StoredBody(place, error)]
             found.append(StoredBody(place, rows))
             size += 0 if rows is None else int(rows.nbytes)
         return found
-
-    def _body(self, number: int) -> pa.RecordBatch | None:
-        """As `Content.body`. `Gone` only if retention has deleted the body or a compaction has replaced it."""
-        try:
-            return self.content.body(number)
-        except Gone:
-            if not self.content.place(number):
-                raise
-        raise StorageError("a file with recorded rows is missing", hint="Look at the disk of the host")
 
     def ends(self, body: BodyPosition) -> dict[str, int]:
         """Return the names of the logs with rows in a body, and the number of each after its last one there."""
@@ -256,13 +281,11 @@ class Store:
 
     def statistics(self) -> StoreStatistics:
         """Return the present statistics of the store."""
-        rows, size, files = self.content.database.totals()
+        bodies = self.content.database.bodies()
         with self._writer.changed:
             return StoreStatistics(
-                logs=len(self._logs),
-                rows=rows,
-                bytes=size,
-                files=files,
+                bytes=sum(body.bytes for body in bodies),
+                files=sum(body.file is not None for body in bodies),
                 commits=self._writer.commits,
                 failed=self._writer.failed,
                 waiting_bytes=self._writer.waiting_bytes,
@@ -298,16 +321,17 @@ class Store:
 
         Call it about once a minute. Nothing counts as too old until the clock has been steady for ten minutes in this
         process (see `retention`). This works on a full disk, too: files are deleted before anything is written, and
-        what must be written has room in reserve.
+        what must be written has room in reserve. Tables that were found to be damaged are made anew.
         """
         with self.maintenance_lock:
             self.check()
+            self._repaired()
             self._retention.update()
             files = dict(self._expired())
             self._delete(list(files), [name for name in files.values() if name])
             if files:
                 self._writer.checkpoint()
-            self._reserve.fill()
+            self.disk.fill_reserve()
             return len(files)
 
     def _expired(self) -> list[tuple[int, str | None]]:
@@ -342,38 +366,36 @@ class Store:
             with self._writer.changed:
                 for log in self._logs.values():
                     log.first = max(log.first, firsts.get(log.id, 0))
-            self._writer.call(lambda connection, chunk=chunk: _remove(connection, chunk), uses_reserve=True)  # type: ignore[misc]
 
-    def replace(self, bodies: Sequence[int], new: Sequence[NewBody]) -> list[str]:
+    def replace(self, bodies: Sequence[BodyRow], new: Sequence[NewBody]) -> list[str]:
         """Store `new`, which has the rows of `bodies`, in their place. Return the names of the new files.
 
         Raises `OSError` or `StorageError`, and changes nothing, if that fails.
         """
-        if not new:
-            return []
-        numbers = [self._writer.new_body() for _ in new]
-        files = [f"{number:012d}.parquet" if each.is_file else None for number, each in zip(numbers, new, strict=True)]
+        newest = bodies[-1]
+        numbered = [(self._writer.new_body(), each) for each in new]
+        files = {number: f"{number:012d}.parquet" for number, each in numbered if each.is_file}
+        entries = [entry for number, each in numbered for entry in entries_of(each.rows, number, len(each.data))]
 
         def work(connection: sqlite3.Connection) -> None:
-            for statement in (DELETE_BATCHES, DELETE_BODIES):
-                connection.execute(statement, (json.dumps(bodies),))
-            for number, name, each in zip(numbers, files, new, strict=True):
-                data = each.data
-                put_body(connection, number, each.log, each.ordinal, each.created, data, name)
-                put_entries(connection, [(each.log, entry._replace(body=number)) for entry in each.entries])
+            replaced = [body.id for body in bodies]
+            delete_entries(connection, replaced)
+            delete_bodies(connection, replaced)
+            for number, each in numbered:
+                put_body(connection, number, each.log, newest.ordinal, newest.created, each.data, files.get(number))
+            put_entries(connection, entries)
 
-        made = [name for name in files if name is not None]
         try:
-            for name, each in zip(files, new, strict=True):
-                if name is not None:
-                    self.disk.write(name, each.data)
+            for number, each in numbered:
+                if each.is_file:
+                    self.disk.write(files[number], each.data)
             self._writer.call(work)
         except BaseException:
-            for name in made:
+            for name in files.values():
                 with contextlib.suppress(OSError):
                     self.disk.remove(name)
             raise
-        return made
+        return list(files.values())
 
     def mark_end(self, ends: Mapping[int, int | None], why: str) -> None:
         """Store to which times (us UTC) logs, by number, are complete, and why they would not go on after that.
@@ -401,34 +423,15 @@ class Store:
                 self._held = +self._held
 
 
-def _remove(connection: sqlite3.Connection, bodies: Sequence[int]) -> None:
-    """Delete bodies that no batch names. If they are in a damaged page, or next to one, they stay."""
-    try:
-        connection.execute(DELETE_BODIES, (json.dumps(bodies),))
-    except PROBLEMS as error:
-        if not is_damage(error):
-            raise
-        connection.execute("rollback")
-
-
 def _forget(connection: sqlite3.Connection, bodies: Sequence[int]) -> dict[int, int]:
-    """Delete the batches of bodies, and all that is before their rows. Return the first numbers of their logs."""
+    """Delete bodies, and all that is before their rows. Return the first numbers of their logs."""
     found = connection.execute(
-        "select log, max(first + rows) from batches where body in (select value from json_each(?)) group by log",
+        "select log, max(first + rows) from entries where body in (select value from json_each(?)) group by log",
         (json.dumps(bodies),),
     ).fetchall()
-    connection.execute(DELETE_BATCHES, (json.dumps(bodies),))
+    delete_entries(connection, bodies)
+    delete_bodies(connection, bodies)
     ends = [{"log": log, "end": end} for log, end in found]
     connection.executemany("update logs set first = max(first, :end), next = max(next, :end) where id = :log", ends)
-    connection.executemany("delete from gaps where log = :log and last < :end", ends)
+    connection.executemany("delete from entries where log = :log and why <> '' and first + rows <= :end", ends)
     return dict(found)
-
-
-def _accepted(
-    rows: pa.RecordBatch | Columns, parts: Sequence[NewRows], found: Sequence[AssignedRows | FastFlightError]
-) -> pa.RecordBatch:
-    """Return those of the rows of `parts` to which numbers were assigned."""
-    starts = accumulate((part.length for part in parts), initial=0)
-    each = zip(starts, parts, found, strict=False)
-    kept = [part_of(rows, start, part.length) for start, part, its in each if isinstance(its, AssignedRows)]
-    return pa.RecordBatch.from_arrays(arrays_of(kept), schema=LOG_SCHEMA)

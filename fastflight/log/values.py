@@ -5,10 +5,10 @@ Ranges of numbers include both ends.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -30,8 +30,6 @@ LOG_SCHEMA = pa.schema(
         pa.field("cut", pa.string()),
     ]
 )
-# Rows as one sequence of Python values for each field of `LOG_SCHEMA`; times are in us since 1970.
-Columns: TypeAlias = Sequence[Sequence[Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +66,38 @@ class Range:
 
 
 EVERYTHING = Range()
+
+
+class Entry(NamedTuple):
+    """Numbers of a log that have rows, or what is missing and `why`. `at` is the first row in the body.
+
+    The times and the bytes of what is missing are None if they are not known.
+    """
+
+    first: int
+    rows: int
+    first_time: int | None = None
+    last_time: int | None = None
+    body: int = 0
+    at: int = 0
+    bytes: int | None = None
+    why: str = ""
+
+    @property
+    def end(self) -> int:
+        """The number after its last row."""
+        return self.first + self.rows
+
+    def overlaps(self, start: int, stop: int) -> bool:
+        """Whether a part of it may be from `start` on and before `stop`, in us UTC."""
+        return self.first_time is None or self.last_time is None or (self.first_time < stop and self.last_time >= start)
+
+    def within(self, low: int, high: int) -> Entry:
+        """Return its part with numbers from `low` on and below `high`."""
+        first, end = max(self.first, low), min(self.end, high)
+        if (first, end) == (self.first, self.end):
+            return self
+        return self._replace(first=first, rows=end - first, at=self.at + first - self.first, bytes=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,8 +169,6 @@ class StoreStatistics:
     `commits` counts the groups written since it was opened, `failed` the appends that failed.
     """
 
-    logs: int
-    rows: int
     bytes: int
     files: int
     commits: int

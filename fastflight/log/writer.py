@@ -4,8 +4,6 @@ All appends that wait at one moment share one `Commit`: one transaction and one 
 or a thousand. With `sync_ms` 0 the thread writes as soon as an append waits; the
 appends that arrive during a sync form the next group. Otherwise it writes a group `sync_ms` after its first append, or
 earlier when `EAGER_BYTES` wait. When a group fails, all appends that were numbered after it fail too.
-
-`call` runs other work on the database, before the appends that wait, in a transaction of its own.
 """
 
 from __future__ import annotations
@@ -15,25 +13,26 @@ import itertools
 import sqlite3
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, TypeVar
-from zlib import crc32
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
-from fastflight.errors import FastFlightError, Stopped, StorageError
-from fastflight.log.bodies import TAIL_SCHEMA, arrays_of, numbers_of
-from fastflight.log.database import Entry, prepare, seal
-from fastflight.log.disk import PROBLEMS, LocalDisk, failure, has_no_room
-from fastflight.log.reserve import Reserve
-from fastflight.log.ticket import Commit, new_commit
-from fastflight.log.values import Columns
+from fastflight.errors import Stopped, StorageError
+from fastflight.log.bodies import TAIL_SCHEMA, joined, numbers_of
+from fastflight.log.database import prepare, put_body, put_entries
+from fastflight.log.disk import PROBLEMS, LocalDisk, failure, has_no_room, is_damage
+from fastflight.log.values import Appended, Entry
+
+if TYPE_CHECKING:
+    from fastflight.log.log import Log
 
 T = TypeVar("T")
+# A group of appends that succeed or fail together. The result is the error if it has failed.
+Commit: TypeAlias = Future[Exception | None]
 
 # `append` waits while this much data waits for the disk: one second for a disk that writes 64 MB/s.
 MAX_WAITING_BYTES = 64 * 1024 * 1024
@@ -41,95 +40,91 @@ MAX_WAITING_BYTES = 64 * 1024 * 1024
 EAGER_BYTES = 8 * 1024 * 1024
 # A body has at most this many bytes, unless one append has more.
 BODY_BYTES = 8 * 1024 * 1024
-PUT_BODY = (
-    "insert into bodies (id, log, ordinal, created, crc, bytes, file, data, schema) values (?, ?, ?, ?, ?, ?, ?, ?, 0)"
-)
 
 
-class LogKey(Protocol):
-    """A log to write to."""
-
-    id: int
-    name: str
-    first: int
-    durable_end: int
-    assigned_end: int
+def new_commit() -> Commit:
+    """Return a commit whose `set_result` its writer calls once. Nobody can cancel it."""
+    commit: Commit = Future()
+    commit.set_running_or_notify_cancel()
+    return commit
 
 
-class Hole(NamedTuple):
-    """What is missing before rows: the numbers `first` to `last`, if any, between two times (us UTC) if known.
+class Ticket:
+    """An append that may still wait for the disk. The append happens even if nobody waits for its ticket."""
 
-    `bytes` is the size of the missing rows, if known.
-    """
+    __slots__ = ("_commit", "first", "last")
 
-    first: int
-    last: int
-    why: str
-    from_time: int | None = None
-    to_time: int | None = None
-    bytes: int | None = None
+    def __init__(self, first: int, last: int, commit: Commit) -> None:
+        # The numbers that the first and the last row get if the append succeeds.
+        self.first = first
+        self.last = last
+        self._commit = commit
 
+    @property
+    def done(self) -> bool:
+        """Whether the append has ended, so that `result` returns or raises at once."""
+        return self._commit.done()
 
-class AssignedRows(NamedTuple):
-    """Rows of a log, as many as `length`, from the number `first` on, and their earliest and latest time."""
+    def result(self, timeout: float | None = None) -> Appended:
+        """Wait until the rows are durable.
 
-    log: LogKey
-    first: int
-    length: int
-    times: tuple[int, int]
+        Raises `StorageError` if the append failed, `TimeoutError` if it has not ended after `timeout` seconds.
+        """
+        try:
+            problem = self._commit.result(timeout)
+        except TimeoutError:
+            raise TimeoutError("the disk has not answered yet") from None
+        if isinstance(problem, PROBLEMS):
+            raise failure(problem, "recording")
+        if problem is not None:
+            kind = type(problem).__name__
+            raise StorageError(f"recording failed: {kind}", hint="This is a defect: report it")
+        return Appended(self.first, self.last)
 
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """Rows to store: `content` has those of `parts`, one after another, in about so many bytes.
+    """Rows to store, and entries in their order: of rows, whose body is not known yet, and of what is missing."""
 
-    With them come the holes before them, each with the number of its log.
-    """
+    rows: pa.RecordBatch
+    entries: Sequence[tuple[Log, Entry]]
 
-    content: pa.RecordBatch | Columns
-    parts: Sequence[AssignedRows]
-    holes: Sequence[tuple[int, Hole]]
-    bytes: int
+    @property
+    def bytes(self) -> int:
+        return int(self.rows.nbytes)
 
 
 class Writer:
     """The appends that wait, and the thread that writes them. `changed` guards both."""
 
-    def __init__(
-        self,
-        disk: LocalDisk,
-        reserve: Reserve,
-        sync_ms: float,
-        clock: Callable[[], float],
-    ) -> None:
+    def __init__(self, disk: LocalDisk, sync_ms: float, clock: Callable[[], float]) -> None:
         """Open the database, and create it if it is missing. Raises `PROBLEMS`."""
         self.changed = threading.Condition()
         self.waiting_bytes = 0
         self.commits = 0
         self.failed = 0
+        # Whether a damaged page was found.
+        self.is_damaged = False
+        self._disk = disk
         self._connection = disk.connect(writing=True)
+        # Held for each use of the connection, from any thread.
+        self._writing = threading.Lock()
         try:
             prepare(self._connection)
-            (newest,) = self._connection.execute(
-                "select max(coalesce((select max(seq) from sqlite_sequence where name = 'bodies'), 0),"
-                " coalesce((select max(+id) from bodies indexed by bodies_by_ordinal), 0))"
-            ).fetchone()
+            (newest,) = self._connection.execute("select max(seq) from sqlite_sequence").fetchone()
         except BaseException:
             self._connection.close()
             raise
         # The numbers of deleted bodies are not used again, because a reader may still know them.
-        self._numbers = itertools.count(int(newest) + 1)
+        self._numbers = itertools.count(int(newest or 0) + 1)
         # When the disk had no room for a group (seconds since 1970); None after one that was stored.
         self.full_since: float | None = None
-        self._reserve = reserve
         self._seconds = sync_ms / 1000
         self._clock = clock
         self._items: list[Append] = []
         # The group that new appends join, and the group that is being written.
         self._commit = new_commit()
         self._running: Commit | None = None
-        # Other work for the thread, each with a future for its result.
-        self._jobs: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
         self._due = 0.0
         self._closing = False
         # `close` waits for it. A disk that never answers must not keep the process for ever.
@@ -165,23 +160,37 @@ class Writer:
         return self._commit
 
     def call(self, work: Callable[[sqlite3.Connection], T], *, uses_reserve: bool = False) -> T:
-        """Return the result of `work`, which the thread calls in a transaction, before the appends that wait.
+        """Return the result of `work`, which is called in a transaction of its own. Raises `StorageError`.
 
         With `uses_reserve`, free the reserve if the disk has no room, and call it again.
         """
-        return self._queue(lambda: self._do(work, uses_reserve))
+        with self._writing:
+            self.check()
+            try:
+                try:
+                    return self._transact(work)
+                except PROBLEMS as error:
+                    if not (uses_reserve and has_no_room(error) and self._disk.release_reserve()):
+                        raise
+                self._checkpoint()
+                return self._transact(work)
+            except PROBLEMS as error:
+                self.is_damaged = self.is_damaged or is_damage(error)
+                raise failure(error, "recording") from error
 
     def checkpoint(self) -> None:
         """Move SQLite's log of changes into the tables, and give its room back to the disk."""
-        self._queue(self._checkpoint)
-
-    def _queue(self, work: Callable[[], T]) -> T:
-        result: Future[T] = Future()
-        with self.changed:
+        with self._writing:
             self.check()
-            self._jobs.append((work, result))
-            self.changed.notify_all()
-        return result.result()
+            self._checkpoint()
+
+    def reopen(self) -> None:
+        """Open the database anew: a connection that has met a damaged page writes nothing any more."""
+        with self._writing:
+            self.check()
+            self._connection.close()
+            self._connection = self._disk.connect(writing=True)
+            prepare(self._connection)
 
     def new_body(self) -> int:
         """Return the number of a new body. From any thread."""
@@ -197,39 +206,26 @@ class Writer:
     def close(self) -> None:
         """As `end`, and close the database."""
         self.end()
-        self._connection.close()
+        with self._writing:
+            self._connection.close()
 
     def _run(self) -> None:
         while True:
             with self.changed:
-                while not self._ready():
+                while not self._is_due():
                     self.changed.wait(max(self._due - time.monotonic(), 0) if self._items else None)
-                job = self._jobs.popleft() if self._jobs else None
-                if job is None:
-                    if not self._items:
-                        return
-                    items, self._items = self._items, []
-                    commit, self._commit = self._commit, new_commit()
-                    self._running = commit
-            if job is not None:
-                _run_job(*job)
-            else:
-                self._write_group(items, commit)
-                del items  # else they stay in memory until the next group
+                if not self._items:
+                    return
+                items, self._items = self._items, []
+                commit, self._commit = self._commit, new_commit()
+                self._running = commit
+            self._write_group(items, commit)
+            del items  # else they stay in memory until the next group
 
-    def _ready(self) -> bool:
-        if self._closing or self._jobs:
+    def _is_due(self) -> bool:
+        if self._closing:
             return True
         return bool(self._items) and (self.waiting_bytes >= EAGER_BYTES or time.monotonic() >= self._due)
-
-    def _do(self, work: Callable[[sqlite3.Connection], T], uses_reserve: bool) -> T:
-        try:
-            return self._transact(work)
-        except PROBLEMS as error:
-            if not (uses_reserve and has_no_room(error) and self._reserve.release()):
-                raise
-        self._checkpoint()
-        return self._transact(work)
 
     def _checkpoint(self) -> None:
         with contextlib.suppress(sqlite3.Error):
@@ -240,8 +236,7 @@ class Writer:
         connection.execute("begin immediate")
         try:
             result = work(connection)
-            if connection.in_transaction:  # else `work` has rolled it back
-                connection.execute("commit")
+            connection.execute("commit")
         except BaseException:
             if connection.in_transaction:
                 connection.execute("rollback")
@@ -251,62 +246,55 @@ class Writer:
     def _write_group(self, items: list[Append], commit: Commit) -> None:
         error: Exception | None = None
         try:
-            self._transact(lambda connection: self._store(connection, items))
+            with self._writing:
+                self._transact(lambda connection: self._store(connection, items))
         except Exception as problem:  # the thread's edge: waiters must get an error, whatever went wrong
             error = problem.with_traceback(None)  # the frames of a traceback would keep the group in memory
+            self.is_damaged = self.is_damaged or is_damage(error)
+        failed: list[Commit] = []
         with self.changed:
             self._running = None
             if error is None:
                 self.full_since = None
                 self.waiting_bytes -= sum(item.bytes for item in items)
                 self.commits += 1
-                for part in _parts(items):
-                    part.log.durable_end = part.first + part.length
-                later = None
+                for log, entry in _of_rows(items):
+                    log.durable_end = entry.end
             else:
                 # Appends that were numbered after these rows cannot be stored without them.
-                later, self._commit = self._commit, new_commit()
-                refused = [*_parts((*items, *self._items))]
+                refused = [log for log, _ in _of_rows((*items, *self._items))]
                 self.failed += len(refused)
                 if has_no_room(error) and self.full_since is None:
                     self.full_since = self._clock()
-                for part in refused:
-                    part.log.assigned_end = part.log.durable_end
+                for log in refused:
+                    log.next_seq = log.durable_end
                 self._items, self.waiting_bytes = [], 0
+                failed.append(self._commit)
+                self._commit = new_commit()
             self.changed.notify_all()
-        make_error = _error_factory(error) if error is not None else None
-        commit.set_result(make_error)
-        if later is not None:
-            later.set_result(make_error)
+        for each in (commit, *failed):
+            each.set_result(error)
 
     def _store(self, connection: sqlite3.Connection, items: Sequence[Append]) -> None:
-        for log in {part.log.id: part.log for part in _parts(items) if not part.log.durable_end}.values():
+        for log in {log.id: log for log, _ in _of_rows(items) if not log.durable_end}.values():
             # A log without rows may be new.
             row = (log.id, log.name, log.first, log.durable_end)
-            connection.execute("insert or ignore into logs (id, name, first, next, schema) values (?, ?, ?, ?, 0)", row)
-        holes = [(log, *hole) for each in items for log, hole in each.holes]
-        connection.executemany("insert into gaps values (?, ?, ?, ?, ?, ?, ?)", holes)
+            connection.execute("insert or ignore into logs (id, name, first, next) values (?, ?, ?, ?)", row)
+        put_entries(connection, ((log.id, entry) for each in items for log, entry in each.entries if entry.why))
         for group in _groups(items):
-            data = memoryview(_joined(group).serialize())
+            rows = _joined(group)
+            data = memoryview(rows.serialize())
             body, at, entries = self.new_body(), 0, []
-            total = sum(part.length for part in _parts(group))
-            for part in _parts(group):
-                size = max(1, len(data) * part.length // total)
-                entries.append((part.log.id, Entry(part.first, part.length, *part.times, body, at, size)))
-                at += part.length
-            put_body(connection, body, None, body, int(self._clock() * 1e6), data, None)
+            for log, entry in _of_rows(group):
+                size = max(1, len(data) * entry.rows // rows.num_rows)
+                entries.append((log.id, entry._replace(body=body, at=at, bytes=size)))
+                at += entry.rows
+            put_body(connection, body, None, body, int(self._clock() * 1e6), data)
             put_entries(connection, entries)
 
 
-def _run_job(work: Callable[[], Any], result: Future[Any]) -> None:
-    try:
-        result.set_result(work())
-    except Exception as problem:  # the thread's edge: the caller gets the error
-        result.set_exception(_error_factory(problem.with_traceback(None))())
-
-
-def _parts(appends: Iterable[Append]) -> Iterator[AssignedRows]:
-    return (part for each in appends for part in each.parts)
+def _of_rows(appends: Iterable[Append]) -> Iterator[tuple[Log, Entry]]:
+    return ((log, entry) for each in appends for log, entry in each.entries if not entry.why)
 
 
 def _groups(appends: Iterable[Append]) -> Iterator[list[Append]]:
@@ -324,38 +312,9 @@ def _groups(appends: Iterable[Append]) -> Iterator[list[Append]]:
 
 def _joined(appends: Sequence[Append]) -> pa.RecordBatch:
     """Return the rows of all `appends` as a body has them."""
-    parts = [*_parts(appends)]
-    lengths = [part.length for part in parts]
-    logs = np.repeat(np.array([part.log.id for part in parts], np.int32), lengths)
-    numbers = numbers_of([part.first for part in parts], lengths)
-    return pa.RecordBatch.from_arrays(
-        [pa.array(logs), pa.array(numbers), *arrays_of([each.content for each in appends])], schema=TAIL_SCHEMA
-    )
-
-
-def put_body(
-    connection: sqlite3.Connection,
-    number: int,
-    log: int | None,
-    ordinal: int,
-    created: int,
-    data: memoryview | bytes,
-    file: str | None,
-) -> None:
-    """Insert a body: `data`, or the file of this name that has it."""
-    row = (number, log, ordinal, created, crc32(data), len(data), file, None if file else data)
-    connection.execute(PUT_BODY, row)
-
-
-def put_entries(connection: sqlite3.Connection, entries: Iterable[tuple[int, Entry]]) -> None:
-    """Insert entries with rows: the number of the log, and the entry without its seal."""
-    rows = [(log, *entry[:7], seal(log, entry)) for log, entry in entries]
-    connection.executemany("insert into batches values (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
-
-
-def _error_factory(error: Exception) -> Callable[[], FastFlightError]:
-    if isinstance(error, PROBLEMS):
-        return lambda: failure(error, "recording")
-    if isinstance(error, FastFlightError):
-        return lambda: error
-    return lambda: StorageError(f"recording failed: {type(error).__name__}", hint="This is a defect: report it")
+    parts = [*_of_rows(appends)]
+    lengths = [entry.rows for _, entry in parts]
+    logs = np.repeat(np.array([log.id for log, _ in parts], np.int32), lengths)
+    numbers = numbers_of([entry.first for _, entry in parts], lengths)
+    rows = joined([each.rows for each in appends])
+    return pa.RecordBatch.from_arrays([pa.array(logs), pa.array(numbers), *rows.columns], schema=TAIL_SCHEMA)

@@ -63,7 +63,7 @@ class FlightSql:
                 | wire.CommandGetTables()
                 | wire.CommandGetTableTypes()
             ):
-                read = partial(sql_metadata.answer, asked, self._engine, identity)
+                read = partial(sql_metadata.answer, asked, self._engine.tables, identity)
                 return SqlAnswer(command, sql_metadata.schema_of(asked), read)
         raise Unsupported("not a command", where=type(asked).__name__)
 

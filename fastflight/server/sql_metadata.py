@@ -14,9 +14,8 @@ from fastflight.protocol.flight_sql import (
     CommandGetTables,
     CommandGetTableTypes,
 )
-from fastflight.sql.engine import SqlEngine
 from fastflight.sql.names import CATALOG
-from fastflight.sql.tables import TableName
+from fastflight.sql.tables import TableName, Tables
 
 Command: TypeAlias = CommandGetCatalogs | CommandGetDbSchemas | CommandGetTables | CommandGetTableTypes
 _CATALOG = pa.field("catalog_name", pa.string())
@@ -48,27 +47,27 @@ def schema_of(command: Command) -> pa.Schema:
             return TABLES_WITH_SCHEMAS if command.include_schema else TABLES
 
 
-def answer(command: Command, engine: SqlEngine, identity: Identity, check: Check) -> pa.Table:
+def answer(command: Command, tables: Tables, identity: Identity, check: Check) -> pa.Table:
     """Return the answer for a caller, sorted. `check` raises when the caller has left."""
-    rows = sorted(_rows(command, engine, identity, check))
+    rows = sorted(_rows(command, tables, identity, check))
     columns = [list(column) for column in zip(*rows, strict=True)] or [[] for _ in schema_of(command)]
     return pa.table(columns, schema_of(command))
 
 
-def _rows(command: Command, engine: SqlEngine, identity: Identity, check: Check) -> Iterable[tuple[Any, ...]]:
+def _rows(command: Command, tables: Tables, identity: Identity, check: Check) -> Iterable[tuple[Any, ...]]:
     match command:
         case CommandGetCatalogs():
             return [(CATALOG,)]
         case CommandGetTableTypes():
             return [(type_,) for type_ in TYPES]
         case CommandGetDbSchemas(catalog, schemas):
-            found = engine.schemas(identity, schemas) if catalog in (None, CATALOG) else ()
+            found = tables.schemas(identity, schemas) if catalog in (None, CATALOG) else ()
             return [(CATALOG, schema) for schema in found]
         case CommandGetTables(catalog, schemas, names, types, with_schemas):
             if catalog not in (None, CATALOG) or (types and not {*types} & {*TYPES}):
                 return ()
-            tables = engine.tables(identity, schemas, names, with_schemas=with_schemas, check=check)
-            return [_row(table, with_schemas) for table in tables if not types or table.type in types]
+            listed = tables.listing(identity, schemas, names, with_schemas=with_schemas, check=check)
+            return [_row(table, with_schemas) for table in listed if not types or table.type in types]
 
 
 def _row(table: TableName, with_schema: bool) -> tuple[Any, ...]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +22,7 @@ import pyarrow.compute as pc
 
 from fastflight.errors import RequestError
 from fastflight.gap import Gap, Why
-from fastflight.log import LOG_SCHEMA, Columns, NumberedRows
+from fastflight.log import LOG_SCHEMA, NumberedRows
 from fastflight.service.requests import DeviceSession, Recording
 from fastflight.service.source import Batches, Noted, Summary
 from fastflight.sources.session_rows import BATCH_BYTES, BYTES_SCHEMA, DIRECTIONS, TIME, TIME_METADATA, SessionRows
@@ -37,6 +38,10 @@ WAITED = " (it had waited in the port: when it was sent is not known)"
 _PATIENT_MS = 60_000
 
 
+# Rows as one sequence of Python values for each field of `LOG_SCHEMA`; times are in us since 1970.
+Columns: TypeAlias = Sequence[Sequence[Any]]
+
+
 def log_columns(chunks: Sequence[Chunk], cuts: Mapping[int, str]) -> Columns:
     """Return chunks as columns of `LOG_SCHEMA`. `cuts` maps chunk numbers to their cuts."""
     cuts = {**cuts, **{chunk.seq: cuts.get(chunk.seq, "") + WAITED for chunk in chunks if chunk.waited}}
@@ -50,8 +55,13 @@ def log_columns(chunks: Sequence[Chunk], cuts: Mapping[int, str]) -> Columns:
 
 def log_batch(chunks: Sequence[Chunk], cuts: Mapping[int, str]) -> pa.RecordBatch:
     """As `log_columns`, as a batch of `LOG_SCHEMA`."""
-    columns = [pa.array(*each) for each in zip(log_columns(chunks, cuts), LOG_SCHEMA.types, strict=True)]
-    return pa.RecordBatch.from_arrays(columns, schema=LOG_SCHEMA)
+    return as_batch(log_columns(chunks, cuts))
+
+
+def as_batch(columns: Columns) -> pa.RecordBatch:
+    """Return columns as a batch of `LOG_SCHEMA`."""
+    arrays = [pa.array(*each) for each in zip(columns, LOG_SCHEMA.types, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=LOG_SCHEMA)
 
 
 def chunks_of(rows: NumberedRows) -> Iterator[Chunk]:

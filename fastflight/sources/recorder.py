@@ -28,8 +28,8 @@ import structlog
 from fastflight.device import Device
 from fastflight.errors import FastFlightError, StorageFull
 from fastflight.gap import Gap, Why, moment
-from fastflight.log import Columns, Log, NewRows
-from fastflight.sources.recorded_rows import log_columns
+from fastflight.log import Log, NewRows
+from fastflight.sources.recorded_rows import Columns, log_columns
 from fastflight.sources.rounds import PendingRows, Rounds
 from fastflight.sources.session_lines import BEGAN, BEGAN_AT_LINE
 from fastflight.transport.chunk_buffer import KEPT_BYTES, Chunk

@@ -17,7 +17,8 @@ from itertools import chain
 from typing import Protocol
 
 from fastflight.errors import FastFlightError
-from fastflight.log import LOG_SCHEMA, Columns, NewRows, Store, Ticket
+from fastflight.log import LOG_SCHEMA, NewRows, Store, Ticket
+from fastflight.sources.recorded_rows import Columns, as_batch
 
 # Shorter rounds would keep the loop busy.
 MIN_SECONDS = 0.01
@@ -92,7 +93,7 @@ class Rounds:
             columns = [[*chain(*values)] for values in zip(*(each.columns for each in group), strict=True)]
             tickets: Sequence[Ticket | FastFlightError]
             try:
-                tickets = self._store.append(columns, [each.rows for each in group])
+                tickets = self._store.append(as_batch(columns), [each.rows for each in group])
             except FastFlightError as error:
                 tickets = [error] * len(group)
             for each, ticket in zip(group, tickets, strict=True):

@@ -6,7 +6,7 @@ A query runs in the calling thread; the work is done in a worker process.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,7 +21,7 @@ from fastflight.service.resolve import plain
 from fastflight.service.source import DataSource, Estimate, Reading
 from fastflight.sql.process import SqlLimits, Workers
 from fastflight.sql.run import Run
-from fastflight.sql.tables import TableName, Tables
+from fastflight.sql.tables import Tables
 from fastflight.tables.summary import combined
 
 Parameters: TypeAlias = Sequence[Any] | Mapping[str, Any] | pa.RecordBatch | None
@@ -40,17 +40,17 @@ class Prepared:
 
 
 class SqlEngine:
-    """Runs the queries of one server over `tables`."""
+    """Runs the queries of one server over `tables`, which lists them."""
 
     def __init__(self, tables: Tables, limits: SqlLimits | None = None, folder: Path | None = None) -> None:
         """`folder` is that of the recordings, which need not exist."""
-        self._tables = tables
+        self.tables = tables
         self._workers = Workers(limits or SqlLimits(), folder)
 
     def prepare(self, query: str, identity: Identity = ANYBODY) -> Prepared:
         """Check a query and return its columns and parameters. `RequestError` if it is not one that only reads."""
         _check(query)
-        with closing(Run(self._tables, self._workers, identity)) as run:
+        with closing(Run(self.tables, self._workers, identity)) as run:
             run.ask(query, None, describe=True)
             run.finish()
             return Prepared(run.schema, run.parameters)
@@ -63,29 +63,13 @@ class SqlEngine:
         """
         _check(query)
         row = _one_row(parameters)
-        run = Run(self._tables, self._workers, identity)
+        run = Run(self.tables, self._workers, identity)
         try:
             run.ask(query, row)
             return Reading(run.schema, run.batches(), run.summary)
         except BaseException:
             run.close()
             raise
-
-    def tables(
-        self,
-        identity: Identity = ANYBODY,
-        schema: str | None = None,
-        table: str | None = None,
-        *,
-        with_schemas: bool = False,
-        check: Callable[[], None] = lambda: None,
-    ) -> Iterator[TableName]:
-        """Yield the tables that the caller may read, as `Tables.listing` does."""
-        return self._tables.listing(identity, schema, table, with_schemas=with_schemas, check=check)
-
-    def schemas(self, identity: Identity = ANYBODY, schema: str | None = None) -> list[str]:
-        """Return the names of schemas: `fastflight`, and the devices that the caller may read."""
-        return self._tables.schemas(identity, schema)
 
     def close(self) -> None:
         """End idle workers. Running queries end with their streams."""

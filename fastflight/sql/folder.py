@@ -20,7 +20,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from fastflight.errors import BusyError
-from fastflight.log.lock import FileLock
+from fastflight.files import FileLock
 from fastflight.sources.spool import storage_errors
 
 PREFIX, LOCK = "queries-", "lock"

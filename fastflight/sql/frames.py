@@ -10,7 +10,6 @@ dialogue ends with the worker's `END`, or with `FAILED` at any time.
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import IntEnum
@@ -45,19 +44,18 @@ class Frame(NamedTuple):
 
 
 class Pipe:
-    """One end of the socket. Any thread may send; one thread at a time may receive. Both raise `EOFError`."""
+    """One end of the socket, for one thread at a time. Sending and receiving raise `EOFError`."""
 
     def __init__(self, descriptor: int, max_bytes: int = MAX_FRAME_BYTES) -> None:
         """`descriptor` is that of the socket, which `close` closes. The other end may send frames of `max_bytes`."""
         self._connection: Connection[Any, Any] = Connection(descriptor)
         self._max_bytes = max_bytes
-        self._sending = threading.Lock()
 
     def send(self, kind: Kind, payload: Any = b"") -> None:
         """Send a frame. `payload` is bytes, a buffer, or an object for JSON."""
         if isinstance(payload, dict | list):
             payload = json.dumps(payload).encode()
-        with _end_is_an_error(), self._sending:
+        with _end_is_an_error():
             self._connection.send_bytes(bytes([kind]))
             self._connection.send_bytes(payload)
 

@@ -227,20 +227,13 @@ class Tables:
                 if _like(own, table):
                     yield TableName(CATALOG, OWN_SCHEMA, own, OWN_TYPE, rows)
         for kind in (DeviceFile, Recording):
-            source = self._catalog.source(kind.type)
-            found = source.requests(partial(_takes, listing, kind, schema))
-            for request in (each for whole, _ in found for each in _tables_of(whole)):
-                device, *names = _names_of(request)
-                if not (_like(device, schema) and listing.has(request)):
-                    continue
-                for name in names:
-                    if not _like(name, table):
-                        continue
+            found = self._catalog.source(kind.type).requests(partial(_takes, listing, kind, schema))
+            for device, name, request in (each for whole, _ in found for each in _tables_of(whole)):
+                if _like(name, table) and listing.has(request):
                     check()
-                    if name == ROWS and isinstance(request, Recording) and not self._typed.has_table(device):
-                        continue
-                    named = TableName(CATALOG, device, name, DATA_TYPE)
-                    yield self._with_schema(named, request) if with_schemas else named
+                    if name != ROWS or self._typed.has_table(device):
+                        named = TableName(CATALOG, device, name, DATA_TYPE)
+                        yield self._with_schema(named, request) if with_schemas else named
 
     def _with_schema(self, name: TableName, request: Request) -> TableName:
         if isinstance(request, Recording) and name.name == GAPS:
@@ -325,18 +318,15 @@ def _takes(listing: Listing, kind: type[Request], pattern: str | None, name: str
     return _like(name, pattern) and listing.takes(kind, name)
 
 
-def _tables_of(request: Request) -> Iterator[Request]:
-    yield request
+def _tables_of(request: Request) -> Iterator[tuple[str, str, Request]]:
+    """Yield the tables of a file or a recording: the device, the name, and the request for the rows."""
     if isinstance(request, Recording):
-        yield request.model_copy(update={"as_": "rows"})
-
-
-def _names_of(request: Request) -> Sequence[str]:
-    """Return the name of the device, and of the tables that a request has the rows of."""
-    if isinstance(request, Recording):
-        return (request.name, ROWS) if request.as_ else (request.name, RECORDING, GAPS)
-    assert isinstance(request, DeviceFile)
-    return request.device, table_of_path(request.path)
+        yield request.name, RECORDING, request
+        yield request.name, GAPS, request
+        yield request.name, ROWS, request.model_copy(update={"as_": "rows"})
+    else:
+        assert isinstance(request, DeviceFile)
+        yield request.device, table_of_path(request.path), request
 
 
 def _row(schema: pa.Schema, values: Mapping[str, Any]) -> Mapping[str, Any]:

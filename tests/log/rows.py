@@ -52,7 +52,7 @@ def clear(store: Store, name: str, before: int) -> None:
     """Delete the bodies that have rows of a log below a number alone, as retention does."""
     with store.content.database.reading() as connection:
         found = connection.execute(
-            "select body, file from batches join bodies on bodies.id = body where batches.log = ? group by body"
+            "select body, file from entries join bodies on bodies.id = body where entries.log = ? group by body"
             " having max(first + rows) <= ?",
             (store.log(name).id, before),
         ).fetchall()

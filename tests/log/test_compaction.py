@@ -104,7 +104,8 @@ def test_files_with_rows_and_the_rows_that_are_not_in_files(tmp_path: Path) -> N
         log.append(batch_of("a", 50, 10), first=50).result()
         files = [tmp_path / f"{number:012d}.parquet" for number in file_numbers(store)]
         with log.stored() as found:
-            assert (found.files, found.end, found.gaps, found.lost) == (files, 50, 1, 10)
+            # What is missing after the last file is reported by reading what comes after that.
+            assert (found.files, found.end, found.gaps, found.lost) == (files, 40, 0, 0)
         clear(store, "a", 20)
         with log.stored() as found:
             assert (found.files, found.first, found.spans) == (files[2:], 20, [(20, 29), (30, 39)])
@@ -112,7 +113,7 @@ def test_files_with_rows_and_the_rows_that_are_not_in_files(tmp_path: Path) -> N
         damaged[100] ^= 1
         files[2].write_bytes(damaged)
     with Store(tmp_path, sync_ms=0) as store, store.log("a").stored() as found:
-        assert (found.files, found.gaps, found.lost) == (files[3:], 2, 20)
+        assert (found.files, found.gaps, found.lost) == (files[3:], 1, 10)
 
 
 def test_rows_that_are_deleted_before_their_files_are_held_are_not_damaged(

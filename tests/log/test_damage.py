@@ -12,13 +12,13 @@ import pyarrow as pa
 import pytest
 
 from fastflight.errors import FastFlightError, StorageError
-from fastflight.log import Range, Retention, Store, StoreReader, compact
+from fastflight.log import Gap, Range, Retention, Store, StoreReader, compact
 from tests.log.rows import batch_of, checked, missing, numbers
 
 LOT, LOTS = 3, 6
 ALL = set(range(LOT * LOTS))
-# The first byte of a page of a table's tree in SQLite that has no rows, but the numbers of other pages.
-INTERIOR = 5
+# The first byte of a page in SQLite that has the numbers of other pages: of an index, and of a table.
+INTERIOR = (2, 5)
 
 
 def stored(folder: Path, file_bytes: int | None = None) -> Path:
@@ -64,9 +64,9 @@ def test_a_damaged_body_costs_its_rows(tmp_path: Path, at: int) -> None:
 
 
 @pytest.mark.parametrize("column", ["first", "rows", "first_time", "last_time", "body", "at", "bytes", "seal"])
-def test_a_damaged_batch_costs_its_rows(tmp_path: Path, column: str) -> None:
+def test_a_damaged_entry_costs_its_rows(tmp_path: Path, column: str) -> None:
     stored(tmp_path)
-    change(tmp_path, f"update batches set {column} = {column} + 1 where log = 1 and first = 6")
+    change(tmp_path, f"update entries set {column} = {column} + 1 where log = 1 and first = 6")
     served, lost = told(tmp_path)
     assert served | lost == ALL and served == ALL - {6, 7, 8}
     timed = Range(from_time=0, until_time=10**9)
@@ -76,10 +76,20 @@ def test_a_damaged_batch_costs_its_rows(tmp_path: Path, column: str) -> None:
     }
 
 
-def test_a_batch_that_is_gone_costs_its_rows(tmp_path: Path) -> None:
+def test_a_damaged_entry_after_a_gap_without_numbers_ends_no_reading(tmp_path: Path) -> None:
+    with Store(tmp_path, sync_ms=0) as store:
+        log = store.open("a")
+        log.append(batch_of("a", 0, LOT)).result()
+        log.append(batch_of("a", LOT, LOT), gap=Gap(0, -1, "server down")).result()
+    change(tmp_path, "update entries set bytes = 0 where first = ? and rows = ?", LOT, LOT)
+    items = list(StoreReader(tmp_path).log("a").read())
+    assert missing(items) == [(LOT, LOT - 1, "server down"), (LOT, 2 * LOT - 1, "damaged")]
+
+
+def test_an_entry_that_is_gone_costs_its_rows(tmp_path: Path) -> None:
     stored(tmp_path)
-    change(tmp_path, "delete from batches where log = 1 and first = 15")
-    change(tmp_path, "delete from batches where log = 1 and first = 3")
+    change(tmp_path, "delete from entries where log = 1 and first = 15")
+    change(tmp_path, "delete from entries where log = 1 and first = 3")
     served, lost = told(tmp_path)
     # What was appended last is not known to have been there.
     assert (served, lost) == (ALL - {3, 4, 5, 15, 16, 17}, {3, 4, 5})
@@ -156,66 +166,74 @@ def test_garbage_in_the_database_is_damage_or_a_typed_error(tmp_path: Path, seed
             assert str(tmp_path) not in str(error)
 
 
-def pages_of(path: Path, table: str) -> list[int]:
-    """The pages of a table's tree in SQLite, but for its root: each is one page number, from 1 on."""
+def pages_of(path: Path, tree: str) -> list[int]:
+    """The pages of a table or an index in SQLite, but for its root if it has others: each is a number, from 1 on."""
     with sqlite3.connect(path) as connection:
         (size,) = connection.execute("pragma page_size").fetchone()
-        (root,) = connection.execute("select rootpage from sqlite_master where name = ?", (table,)).fetchone()
+        (root,) = connection.execute("select rootpage from sqlite_master where name = ?", (tree,)).fetchone()
     connection.close()
     data = path.read_bytes()
 
     def below(page: int) -> list[int]:
         content = data[(page - 1) * size : page * size]
-        if content[0] != INTERIOR:
+        if content[0] not in INTERIOR:
             return []
         places = [int.from_bytes(content[at : at + 2]) for at in range(12, 12 + 2 * int.from_bytes(content[3:5]), 2)]
         children = [int.from_bytes(content[at : at + 4]) for at in [*places, 8]]
         return [*children, *(each for child in children for each in below(child))]
 
-    return below(root)
+    return below(root) or [root]
 
 
-@pytest.mark.parametrize(("file_bytes", "chosen"), [(None, 0), (None, 10), (0, 0)])
-def test_a_damaged_page_of_the_table_of_bodies_costs_its_rows(
-    tmp_path: Path, file_bytes: int | None, chosen: int
+@pytest.mark.parametrize("in_files", [False, True])
+@pytest.mark.parametrize("tree", ["bodies_by_ordinal0", "entries_by_log0", "bodies", "entries"])
+@pytest.mark.parametrize("chosen", [0, -1])
+def test_a_damaged_page_of_the_database_costs_at_most_the_rows_in_it(
+    tmp_path: Path, tree: str, chosen: int, in_files: bool
 ) -> None:
     count = 60
     with Store(tmp_path, sync_ms=0) as store:
         for i in range(count):
             for name in ("a", "b"):
                 store.open(name).append(batch_of(name, i * LOT, LOT)).result()
-                if file_bytes is not None:
-                    compact(store, file_bytes=file_bytes, least=1)
+            if in_files and i % 20 == 19:
+                compact(store, file_bytes=0, least=1)
     path = tmp_path / "recordings.db"
     data = bytearray(path.read_bytes())
-    at = (pages_of(path, "bodies")[chosen] - 1) * 4096
+    at = (pages_of(path, tree)[chosen] - 1) * 4096
     data[at : at + 8] = bytes(8)
     path.write_bytes(data)
     files = sorted(tmp_path.glob("*.parquet"))
-    with Store(tmp_path, sync_ms=0, retention=Retention(max_bytes=0)) as store:
-        lost = 0
+    every, lost = set(range((count + 1) * LOT)), 0
+    with Store(tmp_path, sync_ms=0) as store:
+        for name in ("a", "b"):
+            with contextlib.suppress(StorageError):  # which says that the database is damaged
+                list(store.log(name).read())
+                store.log(name).append(batch_of(name, count * LOT, LOT)).result()
+        store.sweep()
         for name in ("a", "b"):
             log = store.log(name)
-            assert sum(extent.rows for extent in log.extents()) == count * LOT
-            log.append(batch_of(name, count * LOT, LOT)).result()
-            items = list(checked(name, log.read()))
-            assert {why for *_, why in missing(items)} <= {"damaged"}
-            gaps = {n for first, last, _ in missing(items) for n in range(first, last + 1)}
-            assert numbers(items) | gaps == set(range((count + 1) * LOT)) and not numbers(items) & gaps
-            lost += len(gaps)
-            with contextlib.closing(log.stored()) as found:
-                assert not found.lost
-        assert 0 < lost < count * LOT
-        assert sorted(tmp_path.glob("*.parquet")) == files
-        assert store.statistics().rows == 2 * (count + 1) * LOT
-        position, handed_over = store.position_before({}), 0
-        while bodies := store.bodies_after(position, 1024):
-            position = bodies[-1].position
-            handed_over += sum(body.rows.num_rows for body in bodies if isinstance(body.rows, pa.RecordBatch))
-        assert handed_over == 2 * (count + 1) * LOT - lost
-        assert position == store.content.database.positions()[-1]
-        with contextlib.suppress(StorageError):  # which says that the database is damaged
-            compact(store, file_bytes=0, least=1)
+            if log.next_seq == count * LOT:
+                log.append(batch_of(name, count * LOT, LOT)).result()
+    for _ in range(2):
+        with Store(tmp_path, sync_ms=0) as store:
+            lost = 0
+            for name in ("a", "b"):
+                items = list(store.log(name).read())
+                assert {why for *_, why in missing(items)} <= {"damaged"}
+                gaps = {n for first, last, _ in missing(items) for n in range(first, last + 1)}
+                assert numbers(items) | gaps == every and not numbers(items) & gaps
+                assert store.log(name).statistics().lost == len(gaps)
+                lost += len(gaps)
+            assert sorted(tmp_path.glob("*.parquet")) == files
+            position, handed_over = store.position_before({}), 0
+            while bodies := store.bodies_after(position, 1024):
+                position = bodies[-1].position
+                handed_over += sum(body.rows.num_rows for body in bodies if isinstance(body.rows, pa.RecordBatch))
+            assert handed_over == 2 * len(every) - lost
+            compact(store, least=1)
+        assert (0 < lost < len(every)) if tree == "bodies" and not in_files else not lost
+    with Store(tmp_path, sync_ms=0, retention=Retention(max_bytes=0)) as store:
         store.sweep()
         for name in ("a", "b"):
             assert list(store.log(name).read()) == []

@@ -18,7 +18,7 @@ from fastflight.log import (
     Store,
     compact,
 )
-from tests.log.rows import batch_of, checked, clear, missing, numbers
+from tests.log.rows import batch_of, checked, clear, missing, numbers, rows_of
 
 
 def filled(store: Store, name: str = "demo", rows: int = 100, lot: int = 10) -> Log:
@@ -154,7 +154,8 @@ def test_closed_is_closed(tmp_path: Path) -> None:
 def test_reading_goes_on_over_what_is_removed_under_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_files: bool
 ) -> None:
-    monkeypatch.setattr("fastflight.log.database.PAGE", 2)
+    for module in ("database", "reading"):
+        monkeypatch.setattr(f"fastflight.log.{module}.PAGE", 2)
     with Store(tmp_path, sync_ms=0) as store:
         log = store.open("demo")
         for start in range(0, 400, 10):
@@ -169,18 +170,6 @@ def test_reading_goes_on_over_what_is_removed_under_it(
         gap = next(item for item in rest if isinstance(item, Gap))
         assert gap.last == 199 and gap.why == "cleared"
         assert numbers(rest) >= set(range(200, 400))
-
-
-def test_rows_of_columns_are_stored_as_those_of_batches(tmp_path: Path) -> None:
-    with Store(tmp_path, sync_ms=60_000) as store:
-        for name in ("columns", "batch", "more columns"):
-            log = store.open(name)
-            batch = batch_of("same", 0, 5)
-            values = [batch.column(0).cast("int64").to_pylist(), *(each.to_pylist() for each in batch.columns[1:])]
-            log.append(batch if name == "batch" else values)
-    with Store(tmp_path) as store:
-        for name in store.names():
-            assert list(checked("same", store.log(name).read()))[0].last == 4
 
 
 @pytest.mark.skipif(os.name == "nt", reason="links need rights there")
@@ -207,3 +196,13 @@ def test_a_small_limit_is_kept(tmp_path: Path, max_bytes: int) -> None:
         assert store.statistics().bytes <= max(max_bytes, 2 * last)
         kept = numbers(checked("demo", log.read()))
         assert kept == set(range(log.first, log.next_seq)) and len(kept) * 4 >= log.next_seq * (max_bytes > 1000)
+
+
+def test_large_files_are_read_one_after_another(tmp_path: Path) -> None:
+    """Not joined in memory, as the rows of boards that print little are."""
+    with Store(tmp_path, sync_ms=0) as store:
+        log = store.open("demo")
+        for number in range(3):
+            log.append(rows_of([(number, os.urandom(2_000_000))])).result()
+            compact(store, file_bytes=0, least=1)
+        assert [item.first for item in log.read()] == [0, 1, 2]

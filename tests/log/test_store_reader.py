@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sqlite3
 from pathlib import Path
 
 import pytest
 
 from fastflight.errors import StorageError, UnknownName
-from fastflight.log import Gap, Store, StoreReader, compact
+from fastflight.log import Store, StoreReader, compact
 from tests.log.rows import batch_of, checked, clear, numbers
 
 
@@ -26,7 +25,8 @@ def test_what_is_appended_is_seen(tmp_path: Path) -> None:
 
 
 def test_compacting_and_sweeping_under_a_reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fastflight.log.database.PAGE", 1)
+    for module in ("database", "reading"):
+        monkeypatch.setattr(f"fastflight.log.{module}.PAGE", 1)
     with Store(tmp_path, sync_ms=0) as store:
         log = store.open("demo")
         for first in range(0, 60, 3):
@@ -46,7 +46,8 @@ def test_compacting_and_sweeping_under_a_reader(tmp_path: Path, monkeypatch: pyt
 
 def test_reading_does_not_stop_writing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor does a reader that takes its time keep the database from being tidied."""
-    monkeypatch.setattr("fastflight.log.database.PAGE", 2)
+    for module in ("database", "reading"):
+        monkeypatch.setattr(f"fastflight.log.{module}.PAGE", 2)
     with Store(tmp_path, sync_ms=0) as store:
         log = store.open("demo")
         for first in range(0, 60, 3):
@@ -79,25 +80,3 @@ def test_a_folder_is_read_after_its_writer_was_closed(tmp_path: Path) -> None:
     assert numbers(checked("demo", reader.log("demo").read())) == {0, 1, 2}
     reader.close()
     assert {"recordings.db", "writer.lock"} <= set(before)
-
-
-def test_a_folder_whose_gaps_have_no_bytes_is_read_and_written(tmp_path: Path) -> None:
-    with Store(tmp_path, sync_ms=0) as store:
-        store.open("a").append(batch_of("a", 3, 1), first=3, gap=Gap(0, 2, "disk full", bytes=7)).result()
-    connection = sqlite3.connect(tmp_path / "recordings.db")
-    connection.execute("alter table gaps drop column bytes")
-    connection.close()
-
-    def sizes(reader: Store | StoreReader) -> list[int | None]:
-        gaps = [item for item in reader.log("a").read() if isinstance(item, Gap)]
-        newest = reader.log("a").statistics().newest_gap
-        assert newest == gaps[-1] and newest is not None and newest.bytes == gaps[-1].bytes
-        return [gap.bytes for gap in gaps]
-
-    assert sizes(StoreReader(tmp_path)) == [None]
-    with Store(tmp_path, sync_ms=0) as store:
-        assert sizes(store) == [None]
-        log = store.log("a")
-        log.append(batch_of("a", 6, 1), first=6, gap=Gap(4, 5, bytes=9)).result()
-        assert sizes(store) == sizes(StoreReader(tmp_path)) == [None, 9]
-        assert [gap.bytes for gap in store.gaps([(log.id, 4, 9)])[log.id]] == [9]

@@ -29,7 +29,7 @@ class Named:
     schema: pa.Schema | None = None
 
 
-class Engine:
+class Tables:
     """Has four tables, and notes the patterns that it is given."""
 
     tables_of = (
@@ -42,7 +42,7 @@ class Engine:
     def __init__(self) -> None:
         self.patterns: list[object] = []
 
-    def tables(
+    def listing(
         self, identity: Identity, schema: str | None, table: str | None, *, with_schemas: bool, check: Check
     ) -> Sequence[Named]:
         check()
@@ -58,47 +58,47 @@ def connected() -> None:
     """The client has not left."""
 
 
-def rows(command: Command, engine: Engine | None = None) -> list[dict[str, object]]:
-    found: list[dict[str, object]] = answer(command, engine or Engine(), ANYBODY, connected).to_pylist()
+def rows(command: Command, tables: Tables | None = None) -> list[dict[str, object]]:
+    found: list[dict[str, object]] = answer(command, tables or Tables(), ANYBODY, connected).to_pylist()
     return found
 
 
 def test_catalogs_schemas_and_types_are_sorted() -> None:
     assert rows(CommandGetCatalogs()) == [{"catalog_name": "server"}]
     assert rows(CommandGetTableTypes()) == [{"table_type": "SYSTEM TABLE"}, {"table_type": "TABLE"}]
-    engine = Engine()
-    schemas = rows(CommandGetDbSchemas("server", "d%"), engine)
+    tables = Tables()
+    schemas = rows(CommandGetDbSchemas("server", "d%"), tables)
     assert [row["db_schema_name"] for row in schemas] == ["demo", "empty", "fastflight"]
-    assert engine.patterns == ["d%"]
+    assert tables.patterns == ["d%"]
 
 
 def test_tables_are_sorted_and_chosen_by_catalog_and_type() -> None:
-    engine = Engine()
-    tables = rows(CommandGetTables(None, "d%", "_"), engine)
-    assert [(row["db_schema_name"], row["table_name"]) for row in tables] == [
+    tables = Tables()
+    listed = rows(CommandGetTables(None, "d%", "_"), tables)
+    assert [(row["db_schema_name"], row["table_name"]) for row in listed] == [
         ("bench", "readings.csv"),
         ("demo", "events.jsonl"),
         ("demo", "readings.csv"),
         ("fastflight", "devices"),
     ]
-    assert engine.patterns == ["d%", "_", False]
+    assert tables.patterns == ["d%", "_", False]
     assert [row["table_name"] for row in rows(CommandGetTables(table_types=("VIEW", "SYSTEM TABLE")))] == ["devices"]
 
 
-def test_the_engine_is_not_asked_where_nothing_can_fit() -> None:
-    engine = Engine()
+def test_nothing_is_listed_where_nothing_can_fit() -> None:
+    tables = Tables()
     for command in (
         CommandGetTables(catalog=""),
         CommandGetTables(table_types=("VIEW",), include_schema=True),
         CommandGetDbSchemas("other"),
     ):
-        assert rows(command, engine) == []
-        assert answer(command, engine, ANYBODY, connected).schema == schema_of(command)
-    assert engine.patterns == []
+        assert rows(command, tables) == []
+        assert answer(command, tables, ANYBODY, connected).schema == schema_of(command)
+    assert tables.patterns == []
 
 
 def test_schemas_of_tables_are_ipc_messages() -> None:
-    tables = answer(CommandGetTables(include_schema=True), Engine(), ANYBODY, connected)
+    tables = answer(CommandGetTables(include_schema=True), Tables(), ANYBODY, connected)
     assert tables.schema.field("table_schema").nullable is False
     schemas = [pa.ipc.read_schema(pa.py_buffer(each)) for each in tables.column("table_schema").to_pylist()]
     assert [each.names for each in schemas] == [[], [], ["time", "n"], []]

@@ -153,7 +153,7 @@ HOSTILE: dict[str, Callable[[Pipe], None]] = {
 @contextmanager
 def played(sql: Sql, play: Callable[[Pipe], None]) -> Iterator[Run]:
     peer = Peer(play, sql.folder.parent)
-    with closing(Run(sql.engine._tables, peer, ANYBODY)) as run:  # type: ignore[arg-type]
+    with closing(Run(sql.engine.tables, peer, ANYBODY)) as run:  # type: ignore[arg-type]
         yield run
     assert peer.discarded
 

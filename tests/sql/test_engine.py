@@ -143,7 +143,7 @@ def test_gaps_are_a_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_file_that_cannot_be_understood_is_a_table_whose_reading_says_why(sql: Sql) -> None:
     with pytest.raises(DataError, match="demo:/bad.arrow"):
         sql.rows('select * from demo."bad.arrow"')
-    (found,) = sql.engine.tables(schema="demo", table="bad.arrow", with_schemas=True)
+    (found,) = sql.engine.tables.listing(ANYBODY, "demo", "bad.arrow", with_schemas=True)
     assert found.schema is None and "bad.arrow" in found.trouble
 
 
@@ -155,7 +155,7 @@ def test_a_listing_with_columns_ends_when_its_client_leaves(sql: Sql) -> None:
         if len(calls) == 2:
             raise Stopped("the client has left")
 
-    found = sql.engine.tables(schema="demo", with_schemas=True, check=check)
+    found = sql.engine.tables.listing(ANYBODY, "demo", with_schemas=True, check=check)
     with pytest.raises(Stopped):
         list(found)
     assert len(calls) == 2
@@ -206,7 +206,7 @@ def test_a_table_that_one_may_not_read_is_not_there(sql: Sql) -> None:
     assert seen(LISTENER) == {"demo.gaps", "demo.recording"}
     assert sql.rows("select count(*) as n from fastflight.files where device = 'other'", identity=READER) == [{"n": 0}]
     assert [row["name"] for row in sql.rows("select name from fastflight.devices", identity=READER)] == ["demo"]
-    assert sql.engine.schemas(READER) == ["fastflight", "demo"]
+    assert sql.engine.tables.schemas(READER) == ["fastflight", "demo"]
     assert sql.rows("select 1 as x from information_schema.tables where table_schema = 'other'", identity=READER) == []
 
 
