@@ -169,7 +169,7 @@ class Estimate:
     schema: pa.Schema | None
     rows: int = -1
     bytes: int = -1
-    note: Note | None = None
+    note: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
