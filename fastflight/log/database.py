@@ -18,14 +18,13 @@ import contextlib
 import json
 import sqlite3
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 from zlib import crc32
 
 from fastflight.errors import StorageError
-from fastflight.gap import Gap, Why, moment
 from fastflight.log.disk import DATABASE, PROBLEMS, LocalDisk, failure, is_damage
-from fastflight.log.values import BEGINNING, END_OF_TIME, Entry, Extent, LogStatistics, Range
+from fastflight.log.values import Entry
 
 # Another number means another layout of the tables.
 VERSION = 3
@@ -61,25 +60,6 @@ select first, rows, first_time, last_time, body, at, bytes, why, seal from entri
     and first >= coalesce((select max(first) from entries where log = :log and first <= :low), :low)
 order by first, rows limit :limit
 """
-_STATISTICS = """
-select sum(min(rows, first + rows - :first)) filter (where why = ''), sum(bytes) filter (where why = ''),
-    min(first_time) filter (where why = ''), max(last_time) filter (where why = ''),
-    sum(min(rows, first + rows - :first)) filter (where why = 'unused'),
-    count(*) filter (where why not in ('', 'unused'))
-from entries where log = :log and first < :next and first + rows + (rows = 0) > :first
-"""
-_NEWEST_GAP = """
-select log, first, rows, why, first_time, last_time, bytes from entries
-where log = :log and first < :next and first + rows + (rows = 0) > :first and why not in ('', 'unused')
-order by first desc, rows desc limit 1
-"""
-_EXTENTS = """
-select min(max(first, :low)), max(min(first + rows, :high)) - 1, sum(min(first + rows, :high) - max(first, :low)),
-    sum(bytes), min(first_time)
-from entries where log = :log and why = '' and first < :high and first + rows > :low
-    and first_time < :stop and last_time >= :start
-group by case when body in (select value from json_each(:files)) then body else 0 end order by 1
-"""
 _LOGS = """
 select id, name, first,
     max(next, coalesce((select first + rows from entries where log = id order by first desc, rows desc limit 1), 0))
@@ -88,18 +68,6 @@ from logs where :name is null or name = :name order by name
 _POSITIONS = "select ordinal, id from bodies where (ordinal, id) > (?, ?) order by ordinal, id limit ?"
 _BODIES = "select id, log, ordinal, created, bytes, file from bodies"
 _BODY_WITH = "select body from entries where log = ? and why = '' and first + rows > ? order by first limit 1"
-_ENDS = "select log, max(first + rows) from entries where body = ? group by log"
-_GAPS = """
-select log, first, rows, why, first_time, last_time, bytes from json_each(?) as wanted join entries
-on log = json_extract(wanted.value, '$[0]') and why <> ''
-    and first between json_extract(wanted.value, '$[1]') and json_extract(wanted.value, '$[2]') order by 1, 2, 3
-"""
-# To which time a log is complete, and why it does not go on.
-_END = """
-select max(coalesce(complete_to, :low), coalesce(
-    (select last_time from entries where log = id and why = '' order by first desc limit 1), :low)), ended
-from logs where id = :log
-"""
 
 
 class LogRow(NamedTuple):
@@ -191,7 +159,7 @@ class Database:
 
     def logs(self, name: str | None = None) -> list[LogRow]:
         """Return all logs, or those of this name: one or none."""
-        return [LogRow(*row) for row in self._rows(_LOGS, {"name": name})]
+        return [LogRow(*row) for row in self.rows(_LOGS, {"name": name})]
 
     def entries(self, log: int, low: int, high: int) -> tuple[int, list[Entry]]:
         """Return the first number of a log that was not deleted, and entries at one moment.
@@ -211,7 +179,7 @@ class Database:
     def body(self, number: int) -> Body | None:
         """Return a body; None if there is none of that number any more. One in a damaged page has no content."""
         try:
-            found = self._rows("select log, crc, file, data from bodies where id = ?", (number,))
+            found = self.rows("select log, crc, file, data from bodies where id = ?", (number,))
         except StorageError as error:
             if not is_damage(error.__cause__):
                 raise
@@ -221,11 +189,11 @@ class Database:
     def bodies(self, log: int | None = None) -> list[BodyRow]:
         """Return all bodies in order, or only those of one log."""
         every = "" if log is None else " where log = :log"
-        return [BodyRow(*row) for row in self._rows(f"{_BODIES}{every} order by ordinal, id", {"log": log})]
+        return [BodyRow(*row) for row in self.rows(f"{_BODIES}{every} order by ordinal, id", {"log": log})]
 
     def positions(self, after: BodyPosition = BEFORE_ALL, limit: int = PAGE) -> list[BodyPosition]:
         """Return the positions of the next bodies after one."""
-        return [BodyPosition(*row) for row in self._rows(_POSITIONS, (*after, limit))]
+        return [BodyPosition(*row) for row in self.rows(_POSITIONS, (*after, limit))]
 
     def position_before(self, ends: Iterable[tuple[int, int]]) -> BodyPosition:
         """Return the position before the first rows of any log, given by number, from a number of its own on."""
@@ -237,65 +205,8 @@ class Database:
         before = [BodyPosition(ordinal, number - 1) for ordinal, number in places if number in bodies]
         return min([*before, *(BodyPosition(*place) for place in places[-1:])], default=BEFORE_ALL)
 
-    def ends(self, body: int) -> dict[int, int]:
-        """Return the logs with rows in a body, and the number of each after its last one there."""
-        return dict(self._rows(_ENDS, (body,)))
-
-    def gaps(self, wanted: Iterable[tuple[int, int, int]]) -> list[tuple[int, Gap]]:
-        """Return the gaps of logs, given by number, that begin in a range of numbers, each with its log, in order."""
-        return [(row[0], _gap(*row)) for row in self._rows(_GAPS, (json.dumps(list(wanted)),))]
-
-    def files(self, log: int) -> dict[int, str]:
-        """Return the names of the files of a log, by the numbers of their bodies."""
-        return {body.id: body.file for body in self.bodies(log) if body.file is not None}
-
-    def statistics(self, log: int, first: int, following: int, damaged: Mapping[tuple[int, int], str]) -> LogStatistics:
-        """Return the statistics of a log with the numbers `first` to `following` - 1.
-
-        Rows in the places that are `damaged`, by log and body, are counted as if they were whole.
-        """
-        places = tuple(place for (its_log, _), place in list(damaged.items()) if its_log == log)
-        asked = {"log": log, "first": first, "next": following}
-        ((rows, size, first_time, last_time, unused, gaps),) = self._rows(_STATISTICS, asked)
-        lost = following - first - (rows or 0) - (unused or 0)
-        newest = [_gap(*row) for row in self._rows(_NEWEST_GAP, asked)] if gaps else []
-        cleared = [Gap(0, first - 1, Why.CLEARED)] if first else []
-        return LogStatistics(
-            rows or 0,
-            size or 0,
-            first,
-            following,
-            first_time,
-            last_time,
-            lost,
-            places,
-            gaps + len(places) + len(cleared),
-            next(iter(newest + cleared), None),
-        )
-
-    def end(self, log: int) -> tuple[int | None, str]:
-        """Return the time (us UTC) to which a log is known to be complete, and why it does not go on.
-
-        The time is None if nothing of the log is stored.
-        """
-        for time, why in self._rows(_END, {"log": log, "low": BEGINNING}):
-            if time != BEGINNING:
-                return time, why
-        return None, ""
-
-    def extents(self, log: int, first: int, following: int, wanted: Range) -> list[Extent]:
-        """Return where the rows of a range are: an extent for each Parquet file, and one for the others."""
-        asked = {
-            "log": log,
-            "low": max(first, wanted.from_seq or 0),
-            "high": following if wanted.until_seq is None else min(following, wanted.until_seq + 1),
-            "start": BEGINNING if wanted.from_time is None else wanted.from_time,
-            "stop": END_OF_TIME if wanted.until_time is None else wanted.until_time,
-            "files": json.dumps([*self.files(log)]),
-        }
-        return [Extent(*row) for row in self._rows(_EXTENTS, asked)]
-
-    def _rows(self, statement: str, values: Any = ()) -> list[Any]:
+    def rows(self, statement: str, values: Any = ()) -> list[Any]:
+        """Return all rows of a statement."""
         with self.reading() as connection:
             return connection.execute(statement, values).fetchall()
 
@@ -334,10 +245,6 @@ def delete_bodies(connection: sqlite3.Connection, bodies: Iterable[int]) -> None
 def delete_entries(connection: sqlite3.Connection, bodies: Iterable[int]) -> None:
     """Delete the entries of bodies."""
     connection.execute("delete from entries where body in (select value from json_each(?))", (json.dumps([*bodies]),))
-
-
-def _gap(log: int, first: int, rows: int, why: str, start: int | None, stop: int | None, size: int | None) -> Gap:
-    return Gap(first, first + rows - 1, why, "", moment(start), moment(stop), size)
 
 
 def prepare(connection: sqlite3.Connection) -> None:

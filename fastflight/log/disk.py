@@ -161,5 +161,5 @@ def failure(error: BaseException, doing: str, where: str = "") -> StorageError:
         code = "SQLITE_CORRUPT" if isinstance(error, UnicodeDecodeError) else "SQLITE_ERROR"
         reason = getattr(error, "sqlite_errorname", code).removeprefix("SQLITE_").lower().replace("_", " ")
         if reason in ("corrupt", "notadb"):
-            hint = f"{DATABASE} is damaged: move it out of the folder"
+            hint = f"{DATABASE} is damaged: move all files out of the folder. Any tool reads the Parquet files"
     return StorageError(f"{doing} failed: {reason}", where=where, hint=hint)

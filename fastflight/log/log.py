@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from fastflight.errors import FastFlightError, RequestError, SequenceConflict
 from fastflight.gap import Gap, Why, microseconds
-from fastflight.log.reading import Bounds, LogReader
+from fastflight.log.reading import LogReader
 from fastflight.log.values import MAX_SEQ, Entry
 from fastflight.log.writer import Ticket
 
@@ -69,8 +69,8 @@ class Log(LogReader):
             raise ticket
         return ticket
 
-    def _bounds(self) -> Bounds:
-        return Bounds(self.first, self.durable_end)
+    def _bounds(self) -> tuple[int, int]:
+        return self.first, self.durable_end
 
     def _hold(self, names: list[str]) -> contextlib.AbstractContextManager[None]:
         return self._store.hold(names)

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import json
 import threading
 from collections import OrderedDict
 from collections.abc import Generator, Iterable, Iterator
 from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -40,16 +40,35 @@ CACHED_BYTES = 16 * 1024 * 1024
 # Rows of several entries that are yielded as one batch.
 JOINED_BYTES = 1024 * 1024
 
+_STATISTICS = """
+select sum(min(rows, first + rows - :first)) filter (where why = ''), sum(bytes) filter (where why = ''),
+    min(first_time) filter (where why = ''), max(last_time) filter (where why = ''),
+    sum(min(rows, first + rows - :first)) filter (where why = 'unused'),
+    count(*) filter (where why not in ('', 'unused'))
+from entries where log = :log and first < :next and first + rows + (rows = 0) > :first
+"""
+_NEWEST_GAP = """
+select first, rows, first_time, last_time, body, at, bytes, why from entries
+where log = :log and first < :next and first + rows + (rows = 0) > :first and why not in ('', 'unused')
+order by first desc, rows desc limit 1
+"""
+_EXTENTS = """
+select min(max(first, :low)), max(min(first + rows, :high)) - 1, sum(min(first + rows, :high) - max(first, :low)),
+    sum(bytes), min(first_time)
+from entries where log = :log and why = '' and first < :high and first + rows > :low
+    and first_time < :stop and last_time >= :start
+group by case when body in (select value from json_each(:files)) then body else 0 end order by 1
+"""
+# To which time a log is complete, and why it does not go on.
+_END = """
+select max(coalesce(complete_to, :low), coalesce(
+    (select last_time from entries where log = id and why = '' order by first desc limit 1), :low)), ended
+from logs where id = :log
+"""
+
 
 class Gone(Exception):
     """A body has been replaced or removed since its entry was read."""
-
-
-class Bounds(NamedTuple):
-    """The first number of a log that was not deleted, and the number after its last durable row."""
-
-    first: int
-    next: int
 
 
 class Content:
@@ -125,29 +144,61 @@ class LogReader:
         yield from _joined(items)
 
     def statistics(self) -> LogStatistics:
-        """Return the present statistics of the log."""
-        return self._content.database.statistics(self.id, *self._bounds(), self._content.damaged)
+        """Return the present statistics of the log. Damaged rows are counted as if they were whole."""
+        first, following = self._bounds()
+        asked = {"log": self.id, "first": first, "next": following}
+        ((rows, size, first_time, last_time, unused, gaps),) = self._content.database.rows(_STATISTICS, asked)
+        newest = [gap_of(Entry(*row)) for row in self._content.database.rows(_NEWEST_GAP, asked)] if gaps else []
+        cleared = [Gap(0, first - 1, Why.CLEARED)] if first else []
+        damage = tuple(place for (log, _), place in list(self._content.damaged.items()) if log == self.id)
+        return LogStatistics(
+            rows or 0,
+            size or 0,
+            first,
+            following,
+            first_time,
+            last_time,
+            following - first - (rows or 0) - (unused or 0),
+            damage,
+            gaps + len(damage) + len(cleared),
+            next(iter(newest + cleared), None),
+        )
 
     def extents(self, wanted: Range = EVERYTHING) -> list[Extent]:
-        """Return where the rows of a range are stored now, in the order of their numbers."""
-        return self._content.database.extents(self.id, *self._bounds(), wanted)
+        """Return where the rows of a range are now, in order: one extent for each Parquet file, one for the others."""
+        first, following = self._bounds()
+        asked = {
+            "log": self.id,
+            "low": max(first, wanted.from_seq or 0),
+            "high": following if wanted.until_seq is None else min(following, wanted.until_seq + 1),
+            "start": BEGINNING if wanted.from_time is None else wanted.from_time,
+            "stop": END_OF_TIME if wanted.until_time is None else wanted.until_time,
+            "files": json.dumps([*self._files()]),
+        }
+        return [Extent(*row) for row in self._content.database.rows(_EXTENTS, asked)]
 
     def end(self) -> tuple[int | None, str]:
-        """Return the time (us UTC) to which the log is known to be complete, and why it did not go on."""
-        return self._content.database.end(self.id)
+        """Return the time (us UTC) to which the log is known to be complete, and why it did not go on.
+
+        The time is None if nothing of the log is stored.
+        """
+        for time, why in self._content.database.rows(_END, {"log": self.id, "low": BEGINNING}):
+            if time != BEGINNING:
+                return time, why
+        return None, ""
 
     def stored(self) -> StoredRows:
         """Find the Parquet files with the oldest rows. Close what this returns."""
         content = self._content
-        names = content.database.files(self.id)
+        names = self._files()
         with contextlib.ExitStack() as held:
             held.enter_context(self._hold(list(names.values())))
             # Read after that: what was deleted before is not damaged.
-            bounds = self._bounds()
-            found = StoredRows(bounds.first, bounds.first)
+            first, following = self._bounds()
+            found = StoredRows(first, first)
             gaps = lost = 0
             spans: dict[str, tuple[int, int]] = {}
-            for entry in self._entries(*bounds):
+            for entry in self._entries(first, following):
                 if not entry.why and entry.body not in names:
                     break
                 if entry.why == Why.UNUSED:
@@ -166,7 +217,7 @@ class LogReader:
 
     def _items(self, wanted: Range, start: int, stop: int) -> Iterator[NumberedRows | Gap | None]:
         """Yield the rows of a range of numbers, and what is missing; None for rows outside of the range of times."""
-        low, end = max(wanted.from_seq or 0, 0), self._bounds().next
+        low, (_, end) = max(wanted.from_seq or 0, 0), self._bounds()
         if wanted.until_seq is not None:
             end = min(end, wanted.until_seq + 1)
         # Before the first row, deleted numbers are reported only if they were asked for.
@@ -178,7 +229,7 @@ class LogReader:
                 low = entry.first
                 if entry.why:
                     if begun or entry.why != Why.CLEARED:
-                        yield _gap(entry)
+                        yield gap_of(entry)
                     reported = reported if entry.rows else low
                 elif not entry.overlaps(start, stop):
                     yield None
@@ -220,13 +271,17 @@ class LogReader:
 
     def _damaged(self, entry: Entry) -> Gap:
         place = self._content.damaged[self.id, entry.body] = self._content.place(entry.body)
-        return _gap(entry._replace(why=Why.DAMAGED, bytes=None), place)
+        return gap_of(entry._replace(why=Why.DAMAGED, bytes=None), place)
 
-    def _bounds(self) -> Bounds:
-        """Return the present bounds."""
+    def _files(self) -> dict[int, str]:
+        """Return the names of its files, by the numbers of their bodies."""
+        return {body.id: body.file for body in self._content.database.bodies(self.id) if body.file is not None}
+
+    def _bounds(self) -> tuple[int, int]:
+        """Return the first number that was not deleted, and the number after the last durable row."""
         for row in self._content.database.logs(self.name):
-            return Bounds(row.first, row.next)
-        return Bounds(0, 0)
+            return row.first, row.next
+        return 0, 0
 
     def _hold(self, names: list[str]) -> contextlib.AbstractContextManager[None]:
         """Delete none of these files while the context lasts. A reader cannot keep the files of a writer."""
@@ -266,7 +321,8 @@ class StoreReader:
         self.content.database.close()
 
 
-def _gap(entry: Entry, detail: str = "") -> Gap:
+def gap_of(entry: Entry, detail: str = "") -> Gap:
+    """Return what is missing by an entry."""
     times = moment(entry.first_time), moment(entry.last_time)
     return Gap(entry.first, entry.end - 1, entry.why, detail, *times, entry.bytes)
 

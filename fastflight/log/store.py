@@ -40,7 +40,7 @@ from fastflight.log.database import (
 from fastflight.log.disk import PROBLEMS, LocalDisk, failure, has_no_room, make_private
 from fastflight.log.leftovers import remove_leftovers
 from fastflight.log.log import Log, NewRows
-from fastflight.log.reading import Content, Gone
+from fastflight.log.reading import Content, Gone, gap_of
 from fastflight.log.repair import repair
 from fastflight.log.retention import Retention, RetentionCheck, end_of_first
 from fastflight.log.values import Entry, StoreStatistics
@@ -56,6 +56,12 @@ SYNC_MS = 100.0
 # A log is named after a device, in a cluster also after the server that recorded it.
 MAX_NAME_BYTES = 384
 MARK_END = "update logs set complete_to = coalesce(max(complete_to, ?1), complete_to, ?1), ended = ?2 where id = ?3"
+_ENDS = "select log, max(first + rows) from entries where body = ? group by log"
+_GAPS = """
+select log, first, rows, first_time, last_time, body, at, bytes, why from json_each(?) as wanted join entries
+on log = json_extract(wanted.value, '$[0]') and why <> ''
+    and first between json_extract(wanted.value, '$[1]') and json_extract(wanted.value, '$[2]') order by 1, 2, 3
+"""
 # Bodies that one transaction deletes.
 DELETED_AT_ONCE = 64
 
@@ -135,7 +141,7 @@ class Store:
     def _load(self) -> None:
         self._logs = {row.name: Log(self, *row) for row in self.content.database.logs()}
         self._newest_id = max((log.id for log in self._logs.values()), default=0)
-        self._delete(remove_leftovers(self.disk, self.content.database), [])
+        self._delete(remove_leftovers(self.disk, self.content), [])
 
     def _repaired(self) -> bool:
         """Make the tables anew if a damaged page was found in them, and return whether that was so."""
@@ -259,7 +265,7 @@ class Store:
 
     def ends(self, body: BodyPosition) -> dict[str, int]:
         """Return the names of the logs with rows in a body, and the number of each after its last one there."""
-        found = self.content.database.ends(body.id)
+        found = dict(self.content.database.rows(_ENDS, (body.id,)))
         return {name: found[log.id] for name in self.names() if (log := self.log(name)).id in found}
 
     def position_before(self, ends: Mapping[str, int]) -> BodyPosition:
@@ -270,8 +276,8 @@ class Store:
     def gaps(self, wanted: Iterable[tuple[int, int, int]]) -> dict[int, list[Gap]]:
         """Return the gaps of logs that begin in a range of numbers, by the number of the log."""
         found: dict[int, list[Gap]] = {}
-        for log, gap in self.content.database.gaps(wanted):
-            found.setdefault(log, []).append(gap)
+        for log, *values in self.content.database.rows(_GAPS, (json.dumps(list(wanted)),)):
+            found.setdefault(log, []).append(gap_of(Entry(*values)))
         return found
 
     @property

@@ -2,9 +2,9 @@
 
 A worker sends `READY` and then waits for a query. That is a dialogue, which the server begins with `ASK`, the query,
 and `ROWS`, its parameters. The worker answers `TABLES`, the tables that the query names. The server puts their rows
-into the worker's folder and sends `FILES`, the names of these files, or `REFUSED`. Then the worker sends the `SCHEMA`
-of the result and its `ROWS`; for a query that is only described, the `SCHEMA` of its parameters instead of rows. The
-dialogue ends with the worker's `END`, or with `FAILED` at any time.
+into the worker's folder and sends `FILES`, the names of these files, or null to end the query. Then the worker sends
+the `SCHEMA` of the result and its `ROWS`; for a query that is only described, the `SCHEMA` of its parameters instead of
+rows. The dialogue ends with the worker's `END`, or with `FAILED` at any time.
 """
 
 from __future__ import annotations
@@ -27,9 +27,8 @@ class Kind(IntEnum):
     SCHEMA = 4
     ROWS = 5
     END = 6
-    REFUSED = 7
-    FAILED = 8
-    READY = 9
+    FAILED = 7
+    READY = 8
 
 
 class Frame(NamedTuple):

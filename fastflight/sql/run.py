@@ -61,7 +61,7 @@ class Run:
         try:
             files = self._files(named)
         except BaseException:
-            self._send(Kind.REFUSED)
+            self._send(Kind.FILES, b"null")
             self.finish()
             raise
         self._send(Kind.FILES, files)

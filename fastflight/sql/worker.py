@@ -85,10 +85,9 @@ class Query:
         """Ask the server for the tables that the statement names, and make them."""
         named = {"tables": statement.tables, "lists": statement.lists, "explains": statement.explain}
         self._pipe.send(Kind.TABLES, named)
-        found = self._pipe.receive()
-        if found.kind != Kind.FILES:
+        found = self._pipe.receive().json()
+        if found is None:
             raise Abandoned
-        found = found.json()
         for path, files in zip(statement.tables, found["tables"], strict=True):
             self._database.add(path, files)
         for schema, table in found["listed"]:

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from fastflight.errors import Stopped, StorageError
-from fastflight.log import Range, Retention, Store, compact
+from fastflight.log import Gap, Range, Retention, Store, compact
 from tests.log.disks import FailingDisk
 from tests.log.rows import batch_of, checked, clear, missing, numbers, rows_of
 
@@ -133,6 +133,17 @@ def test_rows_that_are_deleted_before_their_files_are_held_are_not_damaged(
         monkeypatch.setattr(store, "hold", late)
         with log.stored() as found:
             assert (found.first, found.end, found.gaps, found.lost) == (10, 20, 0, 0)
+
+
+def test_a_gap_between_the_files_and_the_tail_is_reported_once(tmp_path: Path) -> None:
+    with Store(tmp_path, sync_ms=0) as store:
+        log = store.open("a")
+        log.append(batch_of("a", 0, 10)).result()
+        compact(store, file_bytes=0, least=1)
+        log.append(batch_of("a", 10, 10), gap=Gap(0, -1, "server down")).result()
+        with log.stored() as found:
+            gaps = [item for item in log.read(Range(from_seq=found.end)) if isinstance(item, Gap)]
+            assert len(gaps) + found.gaps == log.statistics().gaps == 1
 
 
 def file_numbers(store: Store) -> list[int]:

@@ -317,7 +317,8 @@ def test_a_client_leaves_room_for_the_queries_of_others(tmp_path: Path) -> None:
     with engine_over(tmp_path, SqlLimits(queries=2)) as sql, ThreadPoolExecutor(1) as pool:
         reading = sql.engine.execute("select * from range(10000000000000)", READER)
         with closing(reading):
-            assert any(reading)
+            rows = iter(reading)
+            assert any(rows)
             waiting = pool.submit(sql.rows, "select 2 as x", None, READER)
             assert [sql.rows("select 1 as x", identity=bob) for _ in range(3)] == [[{"x": 1}]] * 3
             assert not waiting.done()
@@ -328,7 +329,8 @@ def test_an_answer_that_is_closed_ends_its_query(tmp_path: Path) -> None:
     with engine_over(tmp_path, SqlLimits(queries=1)) as sql:
         reading = sql.engine.execute("select * from range(10000000000000)", ANYBODY)
         with closing(reading):
-            assert any(reading)
+            rows = iter(reading)
+            assert any(rows)
         assert sql.rows("select 1 as x") == [{"x": 1}]
 
 
