@@ -9,6 +9,7 @@ from structlog.testing import capture_logs
 
 from fastflight.app.local_cluster import NatsServers, nats_servers
 from fastflight.cluster.recording_stream import STREAM
+from fastflight.cluster.shipment import MAGIC
 from fastflight.errors import TransportError
 from tests.cluster.test_shared_recordings import Server, has
 from tests.log.rows import checked, missing, numbers
@@ -29,7 +30,7 @@ def flip(nats: NatsServers, folder: Path, message: int, *, killed: bool) -> None
     node.kill() if killed else node.stop()
     (file,) = (folder / node.name).glob("**/streams/fastflight/msgs/*.blk")
     data = bytearray(file.read_bytes())
-    begins = [at for at in range(len(data)) if data.startswith(b"ffs1", at)]
+    begins = [at for at in range(len(data)) if data.startswith(MAGIC, at)]
     data[begins[message] + 40] ^= 1
     file.write_bytes(data)
     node.start()

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import struct
+from zlib import crc32
+
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fastflight.cluster import shipment
 from fastflight.cluster.shipment import Run, decode, encode
 from fastflight.gap import Gap
 from fastflight.log.bodies import joined
@@ -33,6 +37,14 @@ def test_what_was_sent_arrives(times: int) -> None:
     decoded = decode(encode("alpha.1", rows_of(runs), runs))
     assert decoded is not None and decoded.server == "alpha.1" and decoded.runs == runs
     assert decoded.rows.equals(rows_of(runs))
+
+
+def test_messages_of_earlier_versions_are_read() -> None:
+    content, length = shipment._content(MESSAGE)
+    header = struct.pack("<4sII", b"ffs1", crc32(content), length)
+    earlier, decoded = decode(header + content.to_pybytes()), decode(MESSAGE)
+    assert earlier is not None and decoded is not None
+    assert earlier.rows.equals(decoded.rows) and earlier[0::2] == decoded[0::2]
 
 
 def test_pauses_are_before_the_first_rows_after_them() -> None:
