@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import dask.dataframe as dd
 import duckdb
 import numpy as np
 import pandas as pd
@@ -95,6 +94,8 @@ def test_the_asynchronous_client_has_endpoints(location: str) -> None:
 
 
 def test_dask_has_a_partition_for_each_endpoint(client: FastFlightClient) -> None:
+    import dask.dataframe as dd  # takes seconds, which all workers would spend
+
     endpoints = client.endpoints(Mock(rows_per_batch=100, total_rows=1000, endpoints=4, variant="simple"))
     frame = dd.from_map(Endpoint.to_pandas, endpoints, meta=endpoints[0].schema.empty_table().to_pandas())
     assert frame.npartitions == 4

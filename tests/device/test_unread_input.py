@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastflight.device.unread_input import BUDGET_BYTES, FIRST_PAUSE_SECONDS, Reader, UnreadInput
@@ -47,6 +47,7 @@ class Line:
         (b"\x16h" + b"\0" * 20, Reader.NOBODY, 1),
     ],
 )
+@settings(max_examples=25)
 @given(sizes=st.lists(st.integers(1, 30), max_size=20))
 def test_what_a_board_sends_tells_who_reads(said: bytes, reader: Reader, unread: int, sizes: list[int]) -> None:
     line = Line()

@@ -303,16 +303,6 @@ def with_certificate(certificate: trustme.LeafCert | None) -> dict[str, Any]:
     return {"tls_root_certs": CA.cert_pem.bytes(), "cert_chain": chain, "private_key": key}
 
 
-def test_tokens_over_tls() -> None:
-    with guarded(tls()) as server, server.client(**with_certificate(None)) as client:
-        header = client.authenticate_basic_token("ada", server.desk.issue("ada", "read:demo"))
-        options = flight.FlightCallOptions(timeout=SOON, headers=[header])
-        ticket = flight.Ticket(b'{"type": "trial", "device": "demo"}')
-        assert client.do_get(ticket, options).read_all().num_rows == 3
-        with pytest.raises(flight.FlightUnauthenticatedError):
-            list(client.list_actions())
-
-
 def test_a_certificate_is_known_by_its_first_alternative_name_or_else_its_common_name() -> None:
     with guarded(tls(CA)) as server:
         granted = scopes(["read:demo"])
