@@ -92,7 +92,7 @@ TABLES = (
 
 @dataclass
 class FewTables:
-    """An SQL engine with one table, which takes any query."""
+    """An SQL engine with one table, which takes any query, and the listing of its tables."""
 
     catalog: str = "server"
     device: str = "demo"
@@ -104,7 +104,11 @@ class FewTables:
     def prepare(self, query: str, identity: object) -> FewTables:
         return self
 
-    def tables(self, *given: object, **named: object) -> list[FewTables]:
+    @property
+    def tables(self) -> FewTables:
+        return self
+
+    def listing(self, *given: object, **named: object) -> list[FewTables]:
         return [self]
 
     def schemas(self, *given: object) -> list[str]:
