@@ -273,6 +273,7 @@ def campaign(folder: Path, asked: argparse.Namespace) -> SoakOutcome:
                 outcome.errors += each.ended
                 outcome.flaws += each.flaws
             sampling.leave()
+        del outcome.errors["whole"]
         end = sampling.rested(start)
         printed = fleet.stop()
         kept = replayed(server.location, printed)
