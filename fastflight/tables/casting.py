@@ -1,4 +1,4 @@
-"""Casts columns of text to a type, and columns to wider types. A cell that does not fit becomes null.
+"""Casts columns of text to a type. A cell that does not fit becomes null.
 
 Blanks around a value do not count, and a word for a missing value (`kinds.NULLS`) is null, except in columns of text. A
 moment without a zone is UTC in a column with a zone, and a column without one takes moments with a zone as UTC.
@@ -6,17 +6,15 @@ moment without a zone is UTC in a column with a zone, and a column without one t
 
 from __future__ import annotations
 
-import contextlib
-import re
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from fastflight.errors import RequestError
-from fastflight.tables.kinds import BOOLS, INFINITIES, MINUS_INFINITIES, NANS, NULLS
-from fastflight.tables.schemas import MAX_LIST_VALUES, has_large_list, holds_decimals, project, schema_from_names
+from fastflight.tables.kinds import INFINITIES, MINUS_INFINITIES, NANS, NULLS
+from fastflight.tables.schemas import MAX_LIST_VALUES, has_large_list, project, schema_from_names
 
 if TYPE_CHECKING:
     from fastflight.tables.codec import Layout
@@ -40,55 +38,8 @@ def is_castable(type_: pa.DataType) -> bool:
     return not pa.types.is_nested(type_)
 
 
-_WHOLE = re.compile(r"-?[0-9]{1,18}", re.ASCII).fullmatch
-_NUMBER = re.compile(r"-?[0-9]{1,40}(?:\.[0-9]{1,40})?", re.ASCII).fullmatch
-_TRUTH = {word: word[0] in "tT" for word in BOOLS} | {"1": True, "0": False}
-
-
-def _whole(cell: str) -> int:
-    if not _WHOLE(cell):
-        raise ValueError
-    return int(cell)
-
-
-def _unsigned(cell: str) -> int:
-    if cell.startswith("-"):
-        raise ValueError
-    return _whole(cell)
-
-
-def _number(cell: str) -> float:
-    if not _NUMBER(cell):
-        raise ValueError
-    return float(cell)
-
-
-# The values of plain cells, as a cast gives them. Any other cell raises `ValueError` or `KeyError`.
-_PLAIN: dict[pa.DataType, Callable[[str], Any]] = {
-    **dict.fromkeys((pa.int64(), pa.int32(), pa.int16(), pa.int8()), _whole),
-    **dict.fromkeys((pa.uint64(), pa.uint32(), pa.uint16(), pa.uint8()), _unsigned),
-    pa.float64(): _number,
-    pa.bool_(): _TRUTH.__getitem__,
-    pa.string(): str,
-}
-# Not by `pa.array`, with which Arrow imports pandas: commands load this module.
-_NO_CELLS = pa.nulls(0, TEXT)
-
-
-def cast(cells: pa.Array | Sequence[str | None], type_: pa.DataType, decimal: str = ".") -> tuple[pa.Array, pa.Array]:
-    """Return a column of text as `type_`, and the cells that do not fit, which are null.
-
-    A list of cells is converted in Python if all of them are plain: for a few, calls of Arrow's functions take longer.
-    """
-    if isinstance(cells, pa.Array):
-        return _cast_column(cells, type_, decimal)
-    if plain := _PLAIN.get(type_):
-        with contextlib.suppress(ValueError, KeyError, OverflowError):  # `pa.ArrowInvalid` is a ValueError
-            return pa.array([None if cell is None else plain(cell) for cell in cells], type_), _NO_CELLS
-    return _cast_column(pa.array(cells, TEXT), type_, decimal)
-
-
-def _cast_column(column: pa.Array, type_: pa.DataType, decimal: str) -> tuple[pa.Array, pa.Array]:
+def cast(column: pa.Array, type_: pa.DataType, decimal: str = ".") -> tuple[pa.Array, pa.Array]:
+    """Return a column of text as `type_`, and the cells that do not fit, which are null."""
     none = column.slice(0, 0)
     if column.type == type_:
         return column, none
@@ -160,8 +111,8 @@ def _cast(column: pa.Array, type_: pa.DataType) -> pa.Array:
     if pa.types.is_timestamp(type_):
         return _cast_moments(column, type_)
     values = column.cast(type_)
-    if holds_decimals(type_):
-        values.validate(full=True)
+    if pa.types.is_decimal(type_):
+        values.validate(full=True)  # they may have more digits than the type
     return values
 
 
@@ -171,33 +122,6 @@ def _cast_moments(column: pa.Array, type_: pa.DataType) -> pa.Array:
     except pa.ArrowInvalid:
         other = column.cast(pa.timestamp(type_.unit, None if type_.tz else "UTC"))
         return other.cast(type_) if type_.tz is None else pc.assume_timezone(other, "UTC").cast(type_)
-
-
-# The caller of `widen` knows that all values fit: that no whole number has more digits than a double, for example.
-_WIDER = {
-    (pa.int64(), pa.uint64()),
-    (pa.int64(), pa.float64()),
-    (pa.date32(), pa.timestamp("us")),
-    (pa.date32(), pa.timestamp("ns")),
-    (pa.timestamp("us"), pa.timestamp("ns")),
-    (pa.timestamp("us", "UTC"), pa.timestamp("ns", "UTC")),
-}
-
-
-def can_widen(narrow: pa.Schema, wide: pa.Schema) -> bool:
-    """Whether `widen` can turn batches of `narrow` into batches of `wide`."""
-    pairs = [(narrow.field(name).type, wide.field(name).type) for name in wide.names if name in narrow.names]
-    return all(one == other or pa.types.is_null(one) or (one, other) in _WIDER for one, other in pairs)
-
-
-def widen(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Return `batch` with the columns and types of `schema`. Columns that it does not have are null."""
-    columns = []
-    for field in schema:
-        place = batch.schema.get_field_index(field.name)
-        is_missing = place < 0 or pa.types.is_null(batch.column(place).type)
-        columns.append(pa.nulls(batch.num_rows, field.type) if is_missing else batch.column(place).cast(field.type))
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def readable_schema(layout: Layout) -> pa.Schema:

@@ -1,152 +1,104 @@
-"""Finds the kinds of all cells in a column of text, and the values that they are.
+"""Finds the kinds of all cells in a column of text.
 
-Most cells are plain: a cast and a few comparisons of bytes prove what they are. `kind_of` looks only at the others.
+Most cells are plain: a regular expression proves that their kinds are known. `kind_of` looks only at the others.
 """
 
 from __future__ import annotations
 
-from functools import reduce
-from operator import or_
-from typing import Any
+import re
+from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fastflight.tables.casting import cast
-from fastflight.tables.exact import SHORT_NUMBER, without_exact
-from fastflight.tables.kinds import NULLS, Kind, kind_of_whole, kinds_of, type_of
+from fastflight.tables.kinds import BOOLS, INFINITIES, MINUS_INFINITIES, NANS, NULLS, Kind, is_value, kinds_of
 
-_Flags = np.ndarray[Any, np.dtype[np.bool_]]
-_Bytes = np.ndarray[Any, np.dtype[np.uint8]]
-_Places = np.ndarray[Any, np.dtype[np.intp]]
-
-# Characters of the numbers of a column, on average, that are probably too long to be exact whatever their digits.
-_LONG_NUMBERS = SHORT_NUMBER + len("e-06")
-# Cells that show what the others of a column probably are.
+# Cells that are looked at one by one: they show what the others probably are.
 _FIRST_CELLS = 64
-_WHOLE = Kind.WHOLE | Kind.NEGATIVE | Kind.BIG | Kind.NEGATIVE_BIG | Kind.HUGE
-_NUMBER = _WHOLE | Kind.FLOAT | Kind.NOT_FINITE
-_TIME = Kind.DATE | Kind.MOMENT | Kind.ZONED
-# Microseconds from 1970 to the first and last moment whose kind is not `FAR`.
-_NEAR = (-292 * 365 * 86_400_000_000, 291 * 365 * 86_400_000_000)
+# Characters of the numbers of a column, on average, most of which have too many digits for the expressions below.
+_LONG_NUMBERS = 12
 
-_FINE = (pa.timestamp("ns"), pa.timestamp("ns", "UTC"))
-
-
-def learn_column(column: pa.Array, known: Kind, decimal: str = ".") -> tuple[Kind, pa.Array]:
-    """Return `known` and the kinds of the cells of a column, and the column as the type of these kinds."""
-    if not known & ~Kind.SPELLED:
-        known |= kinds_of(column.slice(0, _FIRST_CELLS).drop_null().to_pylist(), decimal)
-    if Kind.TEXT in known:
-        return Kind.TEXT, column
-    values = None
-    if plain := _cast_plain(column, known, decimal):
-        values, doubtful = plain
-        known |= kinds_of(doubtful.unique().to_pylist())
-    else:
-        # First the cells that are likely to be text: then the others need not be looked at.
-        likely = pc.match_substring_regex(column, r"[^-+0-9.,:eETZ ]")
-        for cells in (column.filter(likely), column.drop_null()):
-            known |= kinds_of(cells.unique().to_pylist(), decimal)
-            if Kind.TEXT in known:
-                break
-    if Kind.TEXT in known:
-        return Kind.TEXT, column
-    if values is None or values.type != type_of(known):
-        values = cast(column, type_of(known), decimal)[0]
-    return (known | kinds_of_integers(values) if pa.types.is_integer(values.type) else known), values
+# Days that every year has, of the years that nanoseconds reach as a whole.
+_DATE = (
+    "(?:1[7-9]|2[01])[0-9]{2}-"
+    "(?:(?:0[1-9]|1[0-2])-(?:0[1-9]|1[0-9]|2[0-8])|(?:0[13-9]|1[0-2])-(?:29|30)|(?:0[13578]|1[02])-31)"
+)
+_HOUR = "(?:[01][0-9]|2[0-3])"
+_MOMENT = f"{_DATE}[ T]{_HOUR}:[0-5][0-9](?::[0-5][0-9](?:[.][0-9]{{1,6}})?)?"
+# For each kind, cells that are of this kind, or of another that changes no type if this one is there.
+_PLAIN = {
+    Kind.SPELLED: "|".join(map(re.escape, ("", *NULLS))),
+    Kind.BOOL: "|".join(BOOLS),
+    Kind.WHOLE: "0|[1-9][0-9]{0,14}",
+    Kind.NEGATIVE: "-[1-9][0-9]{0,14}",
+    Kind.BIG: "[1-9][0-9]{15,17}|[1-8][0-9]{18}",
+    Kind.NEGATIVE_BIG: "-[1-9][0-9]{15,17}|-[1-8][0-9]{18}",
+    Kind.HUGE: "[1-9][0-9]{18}|1[0-7][0-9]{18}",
+    # A double gives back each number of 15 digits.
+    Kind.FLOAT: (
+        "-?(?:(?:0|[1-9][0-9]{0,3})(?:[.][0-9]{0,11})?|[1-9][0-9]{0,9}(?:[.][0-9]{0,5})?|[1-9][0-9]{0,14})"
+        "(?:[eE][+-]?[0-9]{1,2})?"
+    ),
+    Kind.NOT_FINITE: "|".join(map(re.escape, (*NANS, *INFINITIES, *MINUS_INFINITIES))),
+    Kind.DATE: _DATE,
+    Kind.MOMENT: _MOMENT,
+    Kind.ZONED: f"{_MOMENT}(?:Z|[+-]{_HOUR}:?[0-5][0-9])",
+}
 
 
-def _cast_plain(column: pa.Array, known: Kind, decimal: str) -> tuple[pa.Array, pa.Array] | None:
-    """Return a column of numbers or times as the type of the known kinds, and the cells that may be of other kinds.
+def learn_column(cells: pa.Array, known: Kind, decimal: str = ".", *, skips_text: bool = False) -> Kind:
+    """Return `known` and the kinds of the cells of a column. A column with text has no other kinds.
 
-    None if it holds other values, or if a cell cannot be cast.
+    With `skips_text`, only numbers, times and truth values count, also those with blanks around them.
     """
-    type_ = type_of(known)
-    is_time = not known & ~(_TIME | Kind.SPELLED)
-    is_number = not known & ~(_NUMBER | Kind.SPELLED)
-    if not known & ~Kind.SPELLED or pa.types.is_string(type_) or not (is_time or is_number):
-        return None
-    cells = column
-    if Kind.SPELLED in known:
-        cells = pc.if_else(pc.is_in(column, value_set=pa.array(NULLS, column.type)), None, column)
-    if decimal != "." and Kind.FLOAT in known:
-        if pc.any(pc.match_substring(cells, ".")).as_py():
-            return None
-        cells = pc.replace_substring(cells, decimal, ".")
+    others = cells.slice(0, 0) if Kind.TEXT in known else _without_known(cells.drop_null(), known, decimal)
+    few = _FIRST_CELLS
+    while len(others) and Kind.TEXT not in known:
+        texts = others.slice(0, few).unique().to_pylist()
+        if skips_text:
+            texts = [text for cell in texts if is_value(text := cell.strip(" \t"), decimal)]
+        found = known | kinds_of(texts, decimal)
+        others = others.slice(few)
+        if found == known:  # no expression is for the others
+            few = len(others)
+        else:
+            known, others = found, _without_known(others, found, decimal)
+    return Kind.TEXT if Kind.TEXT in known else known
+
+
+def _without_known(cells: pa.Array, known: Kind, decimal: str) -> pa.Array:
+    """Return the cells that may be of other kinds than those that are known."""
+    plain = plain_cells(known, decimal)
+    if not plain or not len(cells):
+        return cells
+    if Kind.FLOAT in known and pc.mean(pc.binary_length(cells)).as_py() > _LONG_NUMBERS:
+        cells = _without_exact(cells, decimal)
+    data = cells.buffers()[2]
+    if len(cells) and (data is None or b"\n" not in data.to_pybytes()):
+        # A single text is matched in a fraction of the time.
+        ends = pa.array(np.array([0, len(cells)], np.int32))
+        text = pc.binary_join_element_wise("", pc.binary_join(pa.ListArray.from_arrays(ends, cells), "\n"), "\n")
+        if pc.match_substring_regex(text, rf"\A(?:\n(?:{plain}))*\z")[0].as_py():
+            return cells.slice(0, 0)
+    cells = cells.filter(pc.invert(pc.match_substring_regex(cells, rf"\A(?:{plain})\z")))
+    return _without_exact(cells, decimal) if Kind.FLOAT in known else cells
+
+
+@lru_cache(maxsize=256)
+def plain_cells(known: Kind, decimal: str) -> str:
+    """Return a regular expression of cells of known kinds, but not of all; empty if there is none."""
+    found = {kind: text for kind, text in _PLAIN.items() if kind in known}
+    if Kind.FLOAT in found:
+        found[Kind.FLOAT] = found[Kind.FLOAT].replace("[.]", re.escape(decimal))
+    return "|".join(found.values())
+
+
+def _without_exact(cells: pa.Array, decimal: str) -> pa.Array:
+    """Return the cells that are not the text in which Arrow writes their double, which is the shortest one."""
     try:
-        values = cells.cast(type_)
+        doubles = pc.replace_substring(cells, decimal, ".").cast(pa.float64())
     except pa.ArrowInvalid:
-        return None
-    present, numbers = (cells.drop_null(), values.drop_null()) if cells.null_count else (cells, values)
-    plain = (_plain_times if is_time else _plain_numbers)(present, numbers)
-    if plain.all():
-        return values, present.slice(0, 0)
-    if plain.any():
-        present, numbers = present.filter(pa.array(~plain)), numbers.filter(pa.array(~plain))
-    return values, without_exact(present, numbers) if pa.types.is_floating(type_) else present
-
-
-def kinds_of_integers(column: pa.Array) -> Kind:
-    """Return the kinds of the smallest and the largest number, which decide the type."""
-    ends = [end for end in pc.min_max(column).as_py().values() if end is not None]
-    return reduce(or_, map(kind_of_whole, ends), Kind(0))
-
-
-def _plain_numbers(cells: pa.Array, values: pa.Array) -> _Flags:
-    """Return for each cell, all of which are numbers to a cast, whether its number is exact for sure."""
-    starts, lengths, data = _bytes_of(cells)
-    if not len(cells) or not lengths.all() or (pa.types.is_floating(values.type) and lengths.mean() > _LONG_NUMBERS):
-        return np.zeros(len(cells), np.bool_)
-    first = data[starts]
-    negative = first == ord("-")
-    if negative.any():
-        starts, lengths = starts + negative, lengths - negative
-        first = data.take(starts, mode="clip")
-    plain: _Flags = first - np.uint8(ord("1")) < 9
-    zeros = np.flatnonzero(first == ord("0"))
-    if pa.types.is_integer(values.type):
-        plain[zeros] = (lengths[zeros] == 1) & ~negative[zeros]
-        return plain
-    plain[zeros] = (lengths[zeros] == 1) | (data.take(starts[zeros] + 1, mode="clip") == ord("."))
-    exponents = np.flatnonzero((data[starts[0] : starts[-1] + lengths[-1]] | 0x20) == ord("e")) + starts[0]
-    with_exponent = np.searchsorted(starts, exponents, "right") - 1
-    digits = lengths.copy()
-    digits[with_exponent] = exponents - starts[with_exponent]
-    plain &= digits <= SHORT_NUMBER
-    # Up to two digits of an exponent are far from the limits of a double.
-    signed = np.isin(data[exponents + 1], np.frombuffer(b"+-", np.uint8))
-    plain[with_exponent] &= (lengths - digits)[with_exponent] - signed <= len("e99")
-    return plain
-
-
-def _plain_times(cells: pa.Array, values: pa.Array) -> _Flags:
-    """Return for each cell, all of which are times to a cast, whether it is a date, or a moment."""
-    if not len(cells):
-        return np.zeros(0, np.bool_)
-    starts, lengths, data = _bytes_of(cells)
-    plain: _Flags = lengths == len("2026-01-31")
-    if not pa.types.is_date32(values.type):
-        if values.type.tz is not None:
-            ends = starts + lengths
-            colon = data.take(ends - len(":59"), mode="clip") == ord(":")
-            is_letter = data.take(ends - len("Z"), mode="clip") == ord("Z")
-            lengths = lengths - np.where(is_letter, len("Z"), np.where(colon, len("+23:59"), len("+2359")))
-            sign = data.take(starts + lengths, mode="clip")
-            plain = is_letter | (sign == ord("+")) | (sign == ord("-"))
-        clock = (lengths >= len("2026-01-31 23:59:59")) & (lengths <= len("2026-01-31 23:59:59.123456"))
-        clock &= data.take(starts + len("2026-01-31 23:59"), mode="clip") == ord(":")
-        clock |= lengths == len("2026-01-31 23:59")
-        clock &= data.take(starts + len("2026-01-31 23"), mode="clip") == ord(":")
-        plain = plain | clock if values.type.tz is None else plain & clock
-    ends = pc.min_max(values.cast(pa.timestamp("us"), safe=False).cast(pa.int64())).as_py()
-    near = _NEAR[0] < ends["min"] and ends["max"] < _NEAR[1] and values.type not in _FINE
-    return plain if near else np.zeros(len(cells), np.bool_)
-
-
-def _bytes_of(cells: pa.Array) -> tuple[_Places, _Places, _Bytes]:
-    """Return the starts and lengths of the cells of an array without nulls, and the bytes that the starts count."""
-    _, ends, data = cells.buffers()
-    offsets = np.frombuffer(ends, np.int32)[cells.offset : cells.offset + len(cells) + 1].astype(np.intp)
-    return offsets[:-1], np.diff(offsets), np.frombuffer(data or b"\0", np.uint8)
+        return cells
+    texts = pc.replace_substring(doubles.cast(cells.type), ".", decimal)
+    return cells.filter(pc.not_equal(texts, cells))

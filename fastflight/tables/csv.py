@@ -11,20 +11,21 @@ UTF-8; and if it holds a NUL or a lone carriage return outside of quotes.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
+from fastflight.tables.bare import one_content
 from fastflight.tables.casting import TEXT, cast, readable_schema
 from fastflight.tables.codec import Layout
-from fastflight.tables.column_kinds import learn_column
+from fastflight.tables.column_kinds import learn_column, plain_cells
 from fastflight.tables.dialect import Cell, Dialect, require_names
 from fastflight.tables.kinds import Kind
-from fastflight.tables.rows import BLOCK_BYTES, Learned, RowBlock, RowSplitter, row_pattern
+from fastflight.tables.rows import BLOCK_BYTES, RowBlock, Rows, RowSplitter, row_pattern
 from fastflight.tables.schemas import project
 from fastflight.tables.shapes import Shape, columns_of, joined
 from fastflight.tables.summary import ReadSummary
@@ -32,21 +33,25 @@ from fastflight.tables.transcoding import BOM, is_utf8
 
 # pyarrow's reader starts a thread for each call. Up to so many bytes, Python is faster.
 FEW_BYTES = 1024
-# The cells of a column, None for null: a list if they are few.
-Texts: TypeAlias = pa.Array | Sequence[str | None]
+# Rows with more columns would make too large a regular expression.
+MATCHED_COLUMNS = 32
 # Larger than any block that is passed to pyarrow, so that pyarrow never splits one.
 _ONE_BLOCK = 4 * 1024 * 1024
 _BARE_CR = re.compile(rb"\r(?!\n)")
 
 
 class CsvGrammar:
-    """Turns rows of CSV into columns. Without a schema: `learn` all rows, then `learned`, then `read`."""
+    """Turns rows of CSV into columns. Without a schema: `learn` all rows, then `learned`, then `read`.
+
+    The columns with one of the names in `valued` are never text.
+    """
 
     # Known from the start, or after `learned`.
     schema: pa.Schema | None
 
-    def __init__(self, layout: Layout, dialect: Dialect) -> None:
+    def __init__(self, layout: Layout, dialect: Dialect, valued: Collection[str] = ()) -> None:
         self._dialect = dialect
+        self._valued = valued
         self._columns = layout.columns
         self._others = layout.kinds or {}
         # What a sample does not show may have any value.
@@ -70,37 +75,41 @@ class CsvGrammar:
         self.schema = None
         if layout.schema is not None:
             require_names(dialect.names, list(layout.schema))
-            self._set_schema(readable_schema(layout))
-
-    def _set_schema(self, schema: pa.Schema) -> None:
-        self.schema = schema
-        # The name and type of each column, and its place in a row; None if only other files have it.
-        places = {name: place for place, name in enumerate(self._names)}
-        self._fields = [(field.name, field.type, places.get(field.name)) for field in schema]
+            self.schema = readable_schema(layout)
 
     def splitter(self, marks: int = 0, block_bytes: int = BLOCK_BYTES) -> RowSplitter:
         """Return a splitter for the file from the first row of data on. `marks`: bytes of byte order marks before."""
         dialect = self._dialect
         return RowSplitter(self._delimiter, self._quote, dialect.start, marks, block_bytes, trim=dialect.trim)
 
-    def learn(self, block: RowBlock, summary: ReadSummary) -> list[Learned]:
+    def learn(self, block: RowBlock, summary: ReadSummary) -> pa.RecordBatch:
         """Take whole rows into account for the types of the columns. Count them, and reject bad ones.
 
-        Returns the rows: with the types of the columns so far, or as text.
+        Returns the rows as text, for `read`.
         """
-        texts = self._split(block, summary)
-        if not texts:
-            return []
-        summary.rows += len(texts[0])
-        names, columns = [], []
-        for place, name in enumerate(self._dialect.names):
-            if name and (self._columns is None or name in self._columns):
-                self._kinds[place], values = learn_column(
-                    pa.array(texts[place], TEXT), self._kinds[place], self._dialect.decimal
-                )
-                names.append(name)
-                columns.append(values)
-        return [pa.RecordBatch.from_arrays(columns, names)] if columns else []
+        cells = self._split(block, summary)
+        summary.rows += cells.num_rows
+        names, columns = self._dialect.names, self._columns
+        wanted = [place for place, name in enumerate(names) if name and (columns is None or name in columns)]
+        for place in () if self._shows_nothing_new(block.data, wanted) else wanted:
+            known, decimal = self._kinds[place], self._dialect.decimal
+            skips_text = names[place] in self._valued
+            self._kinds[place] = learn_column(cells.column(place), known, decimal, skips_text=skips_text)
+        return cells.select(wanted)
+
+    def _shows_nothing_new(self, rows: bytes, wanted: Collection[int]) -> bool:
+        """Whether one regular expression proves for all rows that the kinds of their cells are known."""
+        if not any(self._kinds) or len(self._kinds) > MATCHED_COLUMNS or len(rows) < BLOCK_BYTES:
+            return False
+        other = rf"[^\r\n{re.escape(self._dialect.delimiter + self._dialect.quote)}]*"
+        cells = [
+            rf"(?:{plain_cells(kinds, self._dialect.decimal)}|)"
+            if place in wanted and Kind.TEXT not in kinds
+            else other
+            for place, kinds in enumerate(self._kinds)
+        ]
+        row = re.escape(self._dialect.delimiter).join(cells)
+        return bool(pc.match_substring_regex(one_content(rows), rf"\A(?:{row}\r?\n)*\z")[0].as_py())
 
     def shapes(self) -> dict[str, Shape]:
         """Return the columns of the rows so far, and what their values are."""
@@ -109,19 +118,21 @@ class CsvGrammar:
 
     def learned(self) -> None:
         """Set the schema, of the rows so far."""
-        self._set_schema(project(columns_of(joined(self._others, self.shapes()), self._unknown), self._columns))
+        self.schema = project(columns_of(joined(self._others, self.shapes()), self._unknown), self._columns)
 
-    def read(self, block: RowBlock, summary: ReadSummary) -> list[pa.RecordBatch]:
+    def read(self, rows: Rows, summary: ReadSummary) -> list[pa.RecordBatch]:
         """Read whole rows. Reject bad ones, and count cells that do not fit."""
-        texts = self._split(block, summary)
-        if not texts or not self._fields:
+        assert self.schema is not None
+        cells = self._split(rows, summary) if isinstance(rows, RowBlock) else rows
+        if not cells.num_rows or not self.schema.names:
             return []
         columns = []
-        for name, type_, place in self._fields:
-            if place is None:
-                columns.append(pa.nulls(len(texts[0]), type_))
+        for name, type_ in zip(self.schema.names, self.schema.types, strict=True):
+            place = cells.schema.get_field_index(name)
+            if place < 0:  # only other files have it
+                columns.append(pa.nulls(cells.num_rows, type_))
                 continue
-            column, misfits = cast(texts[place], type_, self._dialect.decimal)
+            column, misfits = cast(cells.column(place), type_, self._dialect.decimal)
             if len(misfits):
                 summary.add_misfits(name, misfits.to_pylist(), type_)
             columns.append(column)
@@ -131,14 +142,14 @@ class CsvGrammar:
         """Split whole rows. Joined, they are `data` again."""
         return (match[0] for match in self._row.finditer(data) if match[0])
 
-    def _split(self, block: RowBlock, summary: ReadSummary) -> Sequence[Texts]:
-        """Return the cells of all rows by columns, nothing if there are no rows. Reject rows that cannot be split."""
-        if self._is_regular(block.data):
-            rows = self._dialect.normalised(block.data if block.data.endswith(b"\n") else block.data + b"\n")
-            columns = self._split_few(rows) if len(rows) <= FEW_BYTES else self._split_by_arrow(rows)
-            if columns is not None:
-                return columns
-        return list(zip(*self._good_rows(block, summary), strict=True))
+    def _split(self, block: RowBlock, summary: ReadSummary) -> pa.RecordBatch:
+        """Return the cells of all rows as text. Reject rows that cannot be split."""
+        if len(block.data) > FEW_BYTES and self._is_regular(block.data):
+            batch = self._split_by_arrow(self._dialect.normalised(block.data))
+            if batch is not None:
+                return batch
+        columns = list(zip(*self._good_rows(block, summary), strict=True)) or [()] * len(self._names)
+        return pa.RecordBatch.from_arrays([pa.array(column, TEXT) for column in columns], self._names)
 
     def _is_regular(self, data: bytes) -> bool:
         """Whether all bytes are UTF-8, and no row needs a look of its own, apart from its cells."""
@@ -148,19 +159,8 @@ class CsvGrammar:
             return False
         return not any(data.startswith(start) or b"\n" + start in data for start in self._skipped)
 
-    def _split_few(self, rows: bytes) -> Sequence[Texts] | None:
-        """Cut rows at their delimiters; None if that is not enough, as for quotes."""
-        if self._quote in rows or self._surplus:
-            return None
-        lines = rows.decode().replace("\r\n", "\n").split("\n")[:-1]
-        cells = [line.split(self._dialect.delimiter) for line in lines]
-        if any(len(row) != len(self._names) for row in cells):
-            return None
-        nulls = self._nulls
-        return [[None if text in nulls else text for text in column] for column in zip(*cells, strict=True)]
-
-    def _split_by_arrow(self, rows: bytes) -> Sequence[Texts] | None:
-        """Split rows; None if any has another number of cells than the header."""
+    def _split_by_arrow(self, rows: bytes) -> pa.RecordBatch | None:
+        """Split rows; None if there are none, or if any has another number of cells than the header."""
         if rows.startswith(BOM):
             rows = BOM + rows  # pyarrow drops a byte order mark at the start of every block, so add one
         options = _pyarrow_options(
@@ -171,12 +171,11 @@ class CsvGrammar:
         except pa.ArrowInvalid:
             return None
         if not table.num_rows:
-            return []
+            return None
         batch = table.combine_chunks().to_batches()[0]
         if any(pc.sum(pc.binary_length(batch.column(place))).as_py() for place in self._surplus):
             return None
-        columns: list[Texts] = batch.columns
-        return columns
+        return batch
 
     def _good_rows(self, block: RowBlock, summary: ReadSummary) -> Iterator[list[str | None]]:
         """Yield the cells of the rows of a block that can be split, None for null; reject the others."""
@@ -209,7 +208,7 @@ class CsvGrammar:
         width = len(self._names)
         if width > 1 and not line.strip(b" \t") and (self._dialect.trim or self._delimiter not in line):
             return ""
-        cells = self._dialect.cells(self._dialect.normalised(line).decode())
+        cells = self._dialect.cells(line.decode())
         named = width - len(self._surplus)
         nameless = [*(cells[place] for place in self._surplus if place < len(cells)), *cells[width:]]
         if any(text for text, _ in nameless) or not (len(cells) >= named or len(cells) == self._dialect.narrow):

@@ -77,7 +77,8 @@ class Dialect:
         return re.sub(parts, lambda part: part[0] if part[0].startswith(self.quote.encode()) else delimiter, rows)
 
     def cells(self, row: str) -> list[Cell]:
-        """Return the cells of a normalised row without their quotes, and whether each was quoted."""
+        """Return the cells of a row as it stands in the file, without their quotes, and whether each was quoted."""
+        row = self.normalised(row.encode()).decode() if self.trim else row
         row = row.rstrip("\n").removesuffix("\r")
         if self.quote not in row:
             return [(cell, False) for cell in row.split(self.delimiter)]
@@ -95,8 +96,8 @@ class Dialect:
         return cells
 
     def texts(self, row: str) -> list[str]:
-        """Return the cells of a row as it stands in the file, without quotes and blanks around them."""
-        return [cell.strip(" \t") for cell, _ in self.cells(self.normalised(row.encode()).decode())]
+        """Return the cells of a row without quotes and blanks around them."""
+        return [cell.strip(" \t") for cell, _ in self.cells(row)]
 
 
 @lru_cache(maxsize=64)
@@ -405,12 +406,9 @@ def _ends_settings(at: int, body: Sequence[_Line], rows: Sequence[Sequence[str]]
 
 def _is_like_rows(row: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
     """Whether a row differs from most rows below it in numbers alone, as `temp:20.5` does from `temp:20.6`."""
-    same = sum(map(_pattern(row).__eq__, map(_pattern, below)))
+    first, *others = ([_NUMBER.sub("0", cell) for cell in each] for each in (row, *below))
+    same = others.count(first)
     return any(char.isdigit() for cell in row for char in cell) and same > 1 and 2 * same > len(below)
-
-
-def _pattern(row: Sequence[str]) -> list[str]:
-    return [_NUMBER.sub("0", cell) for cell in row]
 
 
 def _titles(texts: Sequence[str], rows: Sequence[Sequence[str]], width: int, dialect: Dialect) -> int:

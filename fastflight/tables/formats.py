@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 
 import pyarrow as pa
 
@@ -13,7 +12,7 @@ from fastflight.tables.codec import Layout, RowReader, RowWriter
 from fastflight.tables.packed import PackedReader, PackedWriter
 from fastflight.tables.raw import RawReader, RawWriter
 from fastflight.tables.text import TextReader
-from fastflight.tables.writing import Base64Writer, CsvWriter, JsonlWriter
+from fastflight.tables.writing import CsvWriter, JsonlWriter
 
 _CODECS: dict[str, tuple[Callable[[Layout], RowReader], Callable[[Layout, pa.Schema], RowWriter]]] = {
     "csv": (TextReader, CsvWriter),
@@ -36,10 +35,7 @@ def needs_whole_file(layout: Layout) -> bool:
 
 def open_writer(layout: Layout, schema: pa.Schema) -> RowWriter:
     """Return a writer for batches of `schema`. `RequestError` or `DataError` if the format cannot hold them."""
-    make = _codec(layout)[1]
-    if layout.bytes_as == "base64" and layout.format in ("csv", "jsonl"):
-        return Base64Writer(partial(make, layout), schema)
-    return make(layout, schema)
+    return _codec(layout)[1](layout, schema)
 
 
 def _codec(layout: Layout) -> tuple[Callable[[Layout], RowReader], Callable[[Layout, pa.Schema], RowWriter]]:

@@ -14,7 +14,7 @@ _BLANK = rb"[ \t\r\n]{0,256}"
 _BEGINS = re.compile(rb"%b\[%b\{" % (_BLANK, _BLANK)).match
 _MAY_BEGIN = re.compile(rb"%b(?:\[%b)?" % (_BLANK, _BLANK)).fullmatch
 # A string, perhaps without its end, or a character that structures the text.
-_TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+("?)|[\[\]{},\r\n]', re.DOTALL)
+_TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+("|\\?)|[\[\]{},\r\n]', re.DOTALL)
 
 
 def begins_array(head: bytes, *, ended: bool) -> bool | None:
@@ -30,19 +30,21 @@ class ArrayLines:
     def __init__(self) -> None:
         self._depth = 0
         # The beginning of a string whose end has not come.
-        self._open = b""
+        self._open = bytearray()
 
     def feed(self, data: bytes) -> bytes:
         """Return what `data` completes."""
-        text, self._open = self._open + data, b""
+        self._open += data
+        if len(self._open) > len(data) and b'"' not in data and len(self._open) <= MAX_ROW_BYTES:
+            return b""
+        text, self._open = bytes(self._open), bytearray()
         lines = _TOKEN.sub(self._line, text)
-        if len(self._open) > MAX_ROW_BYTES:  # a quote that is never closed
-            lines, self._open = lines + self._open, b""
-        return lines
+        return lines + self.finish() if len(self._open) > MAX_ROW_BYTES else lines  # a quote that is never closed
 
     def finish(self) -> bytes:
         """Return the rest of an array that was cut off in a string."""
-        return self._open
+        rest, self._open = bytes(self._open), bytearray()
+        return rest
 
     def _line(self, match: re.Match[bytes]) -> bytes:
         token = match[0]
@@ -56,7 +58,7 @@ class ArrayLines:
             return b"\n" if self._depth == 1 else token
         if token in b"\r\n":
             return b" "
-        if not match[1]:
-            self._open = token
+        if match[1] != b'"':
+            self._open += token
             return b""
         return token

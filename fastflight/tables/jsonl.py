@@ -12,25 +12,25 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from types import NoneType
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.json
 
 from fastflight.errors import DataError
+from fastflight.tables.bare import one_content
 from fastflight.tables.casting import TEXT, cast, is_text, readable_schema
 from fastflight.tables.codec import Layout
-from fastflight.tables.exact import are_exact, has_negative_zero
+from fastflight.tables.column_kinds import learn_column
 from fastflight.tables.json_objects import as_json, parse_object, raw_values
-from fastflight.tables.rows import BLOCK_BYTES, Learned, RowBlock, RowSplitter
-from fastflight.tables.schemas import (
-    MAX_COLUMNS,
-    project,
-    values_in,
-)
+from fastflight.tables.kinds import Kind
+from fastflight.tables.rows import BLOCK_BYTES, RowBlock, Rows, RowSplitter
+from fastflight.tables.schemas import MAX_COLUMNS, project, values_in
 from fastflight.tables.shapes import Number, Shape, columns_of, joined
 from fastflight.tables.summary import ReadSummary
 from fastflight.tables.transcoding import is_utf8
@@ -40,9 +40,13 @@ from fastflight.tables.transcoding import is_utf8
 MAX_BATCH_VALUES = 4 * 1024 * 1024
 # pyarrow's reader starts a thread for each call. Up to this many rows, Python is faster.
 FEW_ROWS = 16
-
-# The fewest and the most bytes of rows that are read in one step while the types are not known.
-FEW_BYTES, LEARN_BYTES = 1024, 1024 * 1024
+# Into so many parts a block is divided that pyarrow's reader does not read.
+PARTS = 8
+# What Arrow may not read exactly: the whole number -0, which an integer does not give back, and the largest exponents.
+_NEGATIVE_ZERO = re.compile(rb"-0(?![.0-9])").search
+_FAR_EXPONENT = "[eE][+-]?[0-9]{3}"
+# The fewest characters of a number with a point that a double may not give back: 16 digits.
+_LONG_NUMBER = 17
 
 _BLANK = b" \t\r\n"
 _INTEGERS = [pa.type_for_alias(f"{sign}int{bits}") for sign in ("", "u") for bits in (8, 16, 32, 64)]
@@ -69,9 +73,6 @@ class JsonGrammar:
         # What a sample does not show may have any value.
         self._unknown = TEXT if layout.infer == "sample" else None
         self._shapes: dict[str, Shape] = {}
-        # Bytes of the next rows to learn from in one step.
-        self._learn_bytes = FEW_BYTES
-        self._json_text: frozenset[str] = frozenset()
         self.schema: pa.Schema | None = None
         if layout.schema is not None:
             self._set_schema(readable_schema(layout))
@@ -87,46 +88,33 @@ class JsonGrammar:
     def rows(self, data: bytes) -> Iterator[bytes]:
         return (line + b"\n" for line in data.removesuffix(b"\n").split(b"\n"))
 
-    def learn(self, block: RowBlock, summary: ReadSummary) -> list[Learned]:
-        """Read as much as possible with the types of the rows so far; where that fails, parse a few rows in Python."""
-        start, size = 0, self._learn_bytes
-        learned: list[Learned] = []
-        while start < len(block.data):
-            end = block.data.find(b"\n", start + size - 1) + 1 or len(block.data)
-            data = block.data if end - start == len(block.data) else block.data[start:end]
-            lines = data.count(b"\n")
-            batch = self._read_exactly(data, lines)
-            if batch is not None:
-                summary.rows += batch.num_rows
-                learned.append(batch)
-            elif size > FEW_BYTES and lines > 1:
-                size = max(size // 8, FEW_BYTES)
-                continue
-            else:
-                few = RowBlock(block.offset + start, data)
-                self._learn_rows(few, summary)
-                learned.append(few)
-            start, size = end, size * 8
-        self._learn_bytes = min(size, LEARN_BYTES)
-        return learned
+    def learn(self, block: RowBlock, summary: ReadSummary) -> RowBlock:
+        """Take whole rows into account for the types. Only rows that show something new are parsed in Python."""
+        data = block.data
+        lines = data.count(b"\n")
+        if lines <= FEW_ROWS:
+            self._learn_rows(block, summary)
+        elif self._learn_by_arrow(data, lines):
+            summary.rows += lines
+        else:
+            start, step = 0, len(data) // PARTS
+            while start < len(data):
+                end = data.rfind(b"\n", start, start + step) + 1 or data.find(b"\n", start) + 1 or len(data)
+                self.learn(RowBlock(block.offset + start, data[start:end]), summary)
+                start = end
+        return block
 
-    def _read_exactly(self, data: bytes, lines: int) -> pa.RecordBatch | None:
-        """Read rows with the types of the shapes so far; None if that shows something new, or may change a value."""
+    def _learn_by_arrow(self, data: bytes, lines: int) -> bool:
+        """Read rows with the types of the rows so far. Returns False if they may show something new."""
         if not self._shapes or self._nulls or any(shape.is_json_text for shape in self._shapes.values()):
-            return None
-        schema = pa.schema([(name, shape.type()) for name, shape in self._shapes.items()])
+            return False
+        schema = columns_of(self._shapes)
         if lines * (1 + sum(map(values_in, schema.types))) > MAX_BATCH_VALUES:
-            return None
+            return False
         batch = self._parsed_by_arrow(data, lines, _wire_schema(schema), strict=True)
-        if batch is None or not are_exact(data, batch):
-            return None
-        columns = []
-        for shape, column in zip(self._shapes.values(), batch.columns, strict=True):
-            values = shape.learn(column)
-            if values is None:
-                return None
-            columns.append(values)
-        return pa.RecordBatch.from_arrays(columns, schema.names)
+        if batch is None or not _are_exact(data, batch):
+            return False
+        return all(map(Shape.learn, self._shapes.values(), batch.columns))
 
     def _learn_rows(self, block: RowBlock, summary: ReadSummary) -> None:
         objects, _ = self._parse(block, summary)
@@ -147,11 +135,12 @@ class JsonGrammar:
 
     def learned(self) -> None:
         shapes = joined(self._others, self._shapes)
-        self._json_text = frozenset(name for name, shape in shapes.items() if shape.is_json_text)
         self._set_schema(project(columns_of(shapes, self._unknown), self._columns))
+        if any(shape.is_json_text for shape in shapes.values()):
+            self._wire = None  # pyarrow does not give the text of a number
 
-    def read(self, block: RowBlock, summary: ReadSummary) -> list[pa.RecordBatch]:
-        assert self.schema is not None
+    def read(self, block: Rows, summary: ReadSummary) -> list[pa.RecordBatch]:
+        assert self.schema is not None and isinstance(block, RowBlock)
         if (batch := self._read_regular(block.data, summary)) is not None:
             return [batch]
         objects, lines = self._parse(block, summary)
@@ -171,10 +160,10 @@ class JsonGrammar:
     def _read_regular(self, data: bytes, summary: ReadSummary) -> pa.RecordBatch | None:
         """Read a block in which each line is an object that pyarrow reads in the same way; None for any other."""
         lines = data.count(b"\n")
-        if self._nulls or self._json_text or not FEW_ROWS < lines <= self._rows_at_once:
+        if self._nulls or not FEW_ROWS < lines <= self._rows_at_once:
             return None
         batch = self._parsed_by_arrow(data, lines, self._wire, strict=self._tells_ignored)
-        if batch is None or has_negative_zero(data):
+        if batch is None or _NEGATIVE_ZERO(data):
             return None
         columns = []
         for field in self.schema or ():
@@ -239,6 +228,35 @@ class JsonGrammar:
             summary.add_misfits(field.name, misfits, field.type)
             columns.append(column)
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+
+def _are_exact(data: bytes, batch: pa.RecordBatch) -> bool:
+    """Whether the numbers in lines of JSON are for sure those of the columns that pyarrow has read from them."""
+    text = one_content(data)
+    if _NEGATIVE_ZERO(data) or _matches(text, _FAR_EXPONENT):
+        return False
+    doubles = [each for column in batch.columns for each in _columns_of_doubles(column)]
+    for column in doubles:
+        ends = pc.min_max(column.filter(pc.is_finite(column))).as_py()
+        if ends["min"] is not None and not -(2**53) < ends["min"] <= ends["max"] < 2**53:
+            return False  # a whole number may be beyond those that a double holds
+    if not doubles or not _matches(text, f"[0-9.]{{{_LONG_NUMBER}}}"):
+        return True
+    numbers = pc.split_pattern_regex(text.cast(TEXT), "[^0-9.eE+-]+").flatten()
+    numbers = numbers.filter(pc.greater_equal(pc.binary_length(numbers), _LONG_NUMBER))
+    return Kind.TEXT not in learn_column(numbers.filter(pc.match_substring(numbers, ".")), Kind.FLOAT)
+
+
+def _matches(text: pa.Array, pattern: str) -> bool:
+    return bool(pc.match_substring_regex(text, pattern)[0].as_py())
+
+
+def _columns_of_doubles(column: pa.Array) -> list[pa.Array]:
+    """Return the columns of doubles in a column."""
+    if pa.types.is_nested(column.type):
+        inner = [column.flatten()] if pa.types.is_list(column.type) else column.flatten()
+        return [each for part in inner for each in _columns_of_doubles(part)]
+    return [column] if pa.types.is_floating(column.type) else []
 
 
 def _wire_schema(schema: pa.Schema) -> pa.Schema | None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import accumulate
@@ -52,9 +52,9 @@ class Parsed:
 class LineParser:
     """Parses lines into rows of `schema`. `RequestError` for a schema that the format cannot hold.
 
-    Without a schema, the types hold values of these `kinds`, and CSV lines are written as `dialect` says. A line that
-    is not `plausible` is no row. `summary` counts the cells that became null. Lines that are no rows are returned, and
-    not counted.
+    Without a schema, the types hold values of these `kinds`, CSV lines are written as `dialect` says, and the columns
+    in `valued` never become text. A line that is not `plausible` is no row. `summary` counts the cells that became
+    null. Lines that are no rows are returned, and not counted.
     """
 
     def __init__(
@@ -65,6 +65,7 @@ class LineParser:
         *,
         kinds: Mapping[str, Shape] | None = None,
         dialect: Dialect | None = None,
+        valued: Collection[str] = (),
         plausible: Callable[[bytes], bool] | None = None,
     ) -> None:
         options = text or TextOptions()
@@ -81,7 +82,7 @@ class LineParser:
                 readable_schema(layout)
             dialect = dialect or _dialect(tuple(schema or ()), options)
             self._headers, self._comment = dialect.headers, (dialect.comment or "").encode()
-            self._grammar = CsvGrammar(layout, replace(dialect, comment=None, headers=frozenset()))
+            self._grammar = CsvGrammar(layout, replace(dialect, comment=None, headers=frozenset()), valued)
             self._quote = dialect.quote.encode()
             self._whole_row = re.compile(_whole_row(re.escape(dialect.delimiter.encode()), re.escape(self._quote)))
         else:

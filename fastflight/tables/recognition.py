@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from itertools import chain, zip_longest
+from itertools import chain
 from typing import Any, Self
 
 import pyarrow as pa
@@ -45,7 +45,7 @@ class Recognised:
     def learn(self, lines: Iterable[bytes]) -> Self:
         """Return the same with the kinds of these lines, too."""
         parser, kinds = self.parser(), self.kinds
-        for some in in_blocks(map(self._masked, lines) if self.dialect else lines, len):
+        for some in in_blocks(lines, len):
             kinds = joined(self.kinds, parser.learn(some))
         kept = {name: Shape(kinds=kinds[name].kinds & ~Kind.TEXT) for name in self.valued if name in kinds}
         return replace(self, kinds={**kinds, **kept})
@@ -53,7 +53,9 @@ class Recognised:
     def parser(self, taken: Collection[str] = ()) -> LineParser:
         """Return a parser whose types hold all values so far. No column has one of the names that are `taken`."""
         plausible = self._is_row if self.dialect is not None else None
-        parser = LineParser(self.format, None, kinds=self.kinds, dialect=self.dialect, plausible=plausible)
+        parser = LineParser(
+            self.format, None, kinds=self.kinds, dialect=self.dialect, valued=self.valued, plausible=plausible
+        )
         names = _unique(parser.schema.names, taken)
         parser.schema = pa.schema([each.with_name(name) for each, name in zip(parser.schema, names, strict=True)])
         return parser
@@ -66,19 +68,6 @@ class Recognised:
         cells = self._cells(line)
         held = [cell for name, cell in zip(self.dialect.names, cells, strict=False) if name in self.valued]
         return any(is_value(cell, self.dialect.decimal) for cell in held) or not any(cells)
-
-    def _masked(self, line: bytes) -> bytes:
-        """Return a CSV line without the cells that do not fit."""
-        assert self.dialect is not None
-        if _numbers(self.dialect.delimiter, self.dialect.decimal)(line) or not self._is_row(line):
-            return line
-        quote, decimal = self.dialect.quote, self.dialect.decimal
-        cells = [
-            "" if name in self.valued and not is_value(cell, decimal) else cell
-            for name, cell in zip_longest(self.dialect.names, self._cells(line), fillvalue="")
-        ]
-        quoted = [quote + cell.replace(quote, quote * 2) + quote if cell else "" for cell in cells]
-        return self.dialect.delimiter.join(quoted).encode()
 
     def _cells(self, line: bytes) -> list[str]:
         assert self.dialect is not None

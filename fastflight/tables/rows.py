@@ -39,8 +39,8 @@ class RowBlock:
     data: bytes
 
 
-# Rows with the types of their columns so far, or as text.
-Learned: TypeAlias = pa.RecordBatch | RowBlock
+# Rows as they stand in the file, or their cells as text.
+Rows: TypeAlias = RowBlock | pa.RecordBatch
 
 
 class RowSplitter:

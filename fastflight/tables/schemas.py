@@ -119,15 +119,6 @@ def _split_fields(text: str) -> list[str]:
     return [*parts, text[start:]]
 
 
-def holds_decimals(type_: pa.DataType) -> bool:
-    """Return whether a type is or contains decimals.
-
-    Values that pyarrow's readers make of text must then be validated: they may have more digits than the type.
-    """
-    inner = (type_.field(index).type for index in range(type_.num_fields))
-    return pa.types.is_decimal(type_) or any(map(holds_decimals, inner))
-
-
 def values_in(type_: pa.DataType) -> int:
     """Return for how many values Arrow takes memory in one value of this type, nulls included."""
     if not pa.types.is_struct(type_):

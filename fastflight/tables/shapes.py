@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 from typing import Any, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from fastflight.errors import DataError, RequestError
-from fastflight.tables.column_kinds import kinds_of_integers, learn_column
+from fastflight.tables.column_kinds import learn_column
 from fastflight.tables.kinds import (
     INFINITIES,
     MINUS_INFINITIES,
@@ -108,19 +110,17 @@ class Shape:
                 self.fields[name] = Shape(self.depth + 1)
             self.fields[name].add(value)
 
-    def learn(self, column: pa.Array) -> pa.Array | None:
-        """Add the values of a column that were read as `type`, times as text. Returns them; None if some are new."""
-        if self.items is not None or self.fields is not None or Kind.TEXT in self.kinds:
-            return column
-        if self.kinds == Kind.SPELLED:
-            spelled = pc.is_in(column, value_set=pa.array(_SPELLED, pa.string()))
-            return column if pc.all(pc.or_(spelled, pc.is_null(column))).as_py() else None
-        if pa.types.is_string(column.type):
-            kinds, values = learn_column(column, self.kinds)
-            return values if kinds == self.kinds and kinds & ~Kind.SPELLED else None
+    def learn(self, column: pa.Array) -> bool:
+        """Add the values of a column that was read as `type`, times as text. Returns False if it cannot add all."""
+        if self.items is not None:
+            return self.items.learn(column.flatten())
+        if self.fields is not None:
+            return all(map(Shape.learn, self.fields.values(), column.flatten()))
         if pa.types.is_integer(column.type):
-            self.kinds |= kinds_of_integers(column)
-        return column
+            ends = [end for end in pc.min_max(column).as_py().values() if end is not None]
+            self.kinds = reduce(or_, map(kind_of_whole, ends), self.kinds)
+        is_text = Kind.TEXT in self.kinds
+        return is_text or not pa.types.is_string(column.type) or learn_column(column, self.kinds) == self.kinds
 
     def type(self) -> pa.DataType:
         """Return the type of a column of these values."""

@@ -15,7 +15,7 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from fastflight.errors import DataError
-from fastflight.tables.casting import can_widen, readable_schema, widen
+from fastflight.tables.casting import readable_schema
 from fastflight.tables.codec import Layout
 from fastflight.tables.csv import CsvGrammar
 from fastflight.tables.dialect import (
@@ -29,7 +29,7 @@ from fastflight.tables.dialect import (
 )
 from fastflight.tables.json_array import ArrayLines, begins_array
 from fastflight.tables.jsonl import JsonGrammar
-from fastflight.tables.rows import BLOCK_BYTES, MAX_ROW_BYTES, Learned, RowBlock, RowSplitter
+from fastflight.tables.rows import BLOCK_BYTES, MAX_ROW_BYTES, RowBlock, Rows, RowSplitter
 from fastflight.tables.summary import ReadSummary, RejectedRow
 from fastflight.tables.transcoding import Transcoder, is_utf8
 
@@ -41,7 +41,7 @@ LEAST_SAMPLE_BYTES = 4 * 1024
 # Blocks of a file that is read whole: pyarrow is fastest at this size.
 WHOLE_BLOCK_BYTES = 1024 * 1024
 # Rows that are held in memory between finding their types and sending them: a larger file is read twice.
-DECODED_BYTES = 16 * 1024 * 1024
+HELD_BYTES = 12 * 1024 * 1024
 # The encoding of files that are not UTF-8 and look like text of Western Europe.
 WESTERN = "cp1252"
 
@@ -52,20 +52,22 @@ Grammar: TypeAlias = CsvGrammar | JsonGrammar
 class _RowStream:
     """Cuts the bytes of a file into blocks of whole rows.
 
-    Its `grammar` is known before the first block: from a `sample` of the file, or from the names of a schema.
+    Its `grammar` is known before the first block: from a sample of the file, or from the names of a schema. So are the
+    types, unless the file is read as a whole.
     """
 
-    def __init__(self, layout: Layout, summary: ReadSummary, block_bytes: int = BLOCK_BYTES) -> None:
+    def __init__(self, layout: Layout, summary: ReadSummary, *, whole: bool) -> None:
         self._layout = layout
         self._summary = summary
-        self._block_bytes = block_bytes
+        self._block_bytes = WHOLE_BLOCK_BYTES if whole else BLOCK_BYTES
+        self._learns = layout.schema is None and not whole
         self._transcoder = Transcoder(layout.text.encoding)
         self._splitter: RowSplitter | None = None
         self._head = b""
         self._last = b""
         # A file that is one array of objects is read as lines.
         self._array: ArrayLines | None = None
-        self.sample = b""
+        self._sample = b""
         self.grammar: Grammar | None = None
 
     def feed(self, data: bytes) -> Iterator[RowBlock]:
@@ -97,11 +99,28 @@ class _RowStream:
                 return []
             assert self.grammar is not None
             self._splitter = self.grammar.splitter(self._transcoder.marks, self._block_bytes)
-            self.sample = self.sample[start:] if self._array is None else ArrayLines().feed(self.sample[start:])
-            text, self._head = self._head[start:], b""
+            if self._learns:
+                self._learn(self.grammar, self._sample[start:], ended=ended)
+            text, self._head, self._sample = self._head[start:], b"", b""
         if self._array is not None:
             text = self._array.feed(text) + (self._array.finish() if ended else b"")
         return self._splitter.feed(text)
+
+    def _learn(self, grammar: Grammar, sample: bytes, *, ended: bool) -> None:
+        """Find the types of the columns in the sample."""
+        splitter = grammar.splitter()
+        text = sample if self._array is None else ArrayLines().feed(sample)
+        for item in (*splitter.feed(text), *splitter.finish()):
+            if isinstance(item, RowBlock):
+                grammar.learn(item, ReadSummary())
+        grammar.learned()
+        if not ended and grammar.schema is not None and not grammar.schema.names:
+            # With a schema without columns, all rows would be dropped silently, including good ones that follow.
+            raise DataError(
+                "none of the first rows can be read, so the columns are not known",
+                where="byte 0",
+                hint="Name the columns in a schema, or try format raw",
+            )
 
     def _open(self, *, ended: bool) -> int | None:
         """Find the grammar, and return where the rows begin; None if more of the file is needed."""
@@ -121,15 +140,15 @@ class _RowStream:
             end = head.find(b"\n", 0, MAX_ROW_BYTES + 1) + 1
             if not end and not ended and len(head) <= MAX_ROW_BYTES:
                 return None
-        self.sample = head[:end] if end else head
+        self._sample = head[:end] if end else head
         if self._layout.format == "jsonl":
             return self._open_json(ended=True)
         if not end and len(head) > MAX_ROW_BYTES:
             raise _no_header()
-        if not self._transcoder.is_known and _is_western(self.sample):
+        if not self._transcoder.is_known and _is_western(self._sample):
             self._read_as_western()
-            self.sample = self.sample.decode(WESTERN, "surrogateescape").encode(errors="surrogateescape")
-        return self._open_csv(sniff(self.sample, self._layout.text))
+            self._sample = self._sample.decode(WESTERN, "surrogateescape").encode(errors="surrogateescape")
+        return self._open_csv(sniff(self._sample, self._layout.text))
 
     def _sample_bytes(self) -> int:
         """Return the size of the sample: as much as the rows that are wanted take, with their header."""
@@ -225,43 +244,24 @@ class TextReader:
 
     def __init__(self, layout: Layout) -> None:
         self.summary = ReadSummary(layout.on_error)
-        self._stream = _RowStream(layout, self.summary)
-        self.schema: pa.Schema | None = None if layout.schema is None else readable_schema(layout)
+        self._stream = _RowStream(layout, self.summary, whole=False)
+        self._declared = None if layout.schema is None else readable_schema(layout)
+
+    @property
+    def schema(self) -> pa.Schema | None:
+        grammar = self._stream.grammar
+        return self._declared if grammar is None else grammar.schema
 
     def feed(self, data: bytes) -> list[pa.RecordBatch]:
-        return self._read(self._stream.feed(data), ended=False)
+        return self._read(self._stream.feed(data))
 
     def finish(self) -> list[pa.RecordBatch]:
-        return self._read(self._stream.finish(), ended=True)
+        return self._read(self._stream.finish())
 
-    def _read(self, blocks: Iterator[RowBlock], *, ended: bool) -> list[pa.RecordBatch]:
-        batches: list[pa.RecordBatch] = []
-        for block in blocks:
-            self._learn(ended=ended)
-            batches += self._read_block(block)
-        self._learn(ended=ended)
+    def _read(self, blocks: Iterator[RowBlock]) -> list[pa.RecordBatch]:
+        batches = [batch for block in blocks for batch in self._read_block(block)]
         self.summary.rows += sum(batch.num_rows for batch in batches)
         return batches
-
-    def _learn(self, *, ended: bool) -> None:
-        """Find the types of the columns in the sample, unless they are known."""
-        grammar = self._stream.grammar
-        if grammar is None or self.schema is not None:
-            return
-        splitter = grammar.splitter()
-        for item in (*splitter.feed(self._stream.sample), *splitter.finish()):
-            if isinstance(item, RowBlock):
-                grammar.learn(item, ReadSummary())
-        self._stream.sample = b""
-        grammar.learned()
-        self.schema = grammar.schema
-        if not ended and self.schema is not None and not self.schema.names:
-            # With a schema without columns, all rows would be dropped silently, including good ones that follow.
-            raise DataError(
-                "none of the first rows can be read, so the columns are not known",
-                where="byte 0",
-                hint="Name the columns in a schema, or try format raw",
-            )
 
     def _read_block(self, block: RowBlock) -> list[pa.RecordBatch]:
         grammar = self._stream.grammar
@@ -295,14 +295,14 @@ class WholeFile:
         self.summary = ReadSummary(layout.on_error)
         self._layout = layout
         self._read = read
-        stream = _RowStream(layout, self.summary, WHOLE_BLOCK_BYTES)
+        stream = _RowStream(layout, self.summary, whole=True)
         size = 0
-        decoded: list[Learned] = []
+        self._held: list[Rows] = []
         for block in self._blocks(stream):
             assert stream.grammar is not None
-            learned = stream.grammar.learn(block, self.summary)
-            size += sum(len(each.data) if isinstance(each, RowBlock) else each.nbytes for each in learned)
-            decoded = [*decoded, *learned] if size <= DECODED_BYTES else []
+            rows = stream.grammar.learn(block, self.summary)
+            size += len(block.data)
+            self._held = [*self._held, rows] if size <= HELD_BYTES else []
         assert stream.grammar is not None
         self._grammar: Grammar = stream.grammar
         self._grammar.learned()
@@ -311,9 +311,6 @@ class WholeFile:
         self.kinds = self._grammar.shapes()
         if not self.schema.names:
             self.summary.rows = 0
-        batches = [each for each in decoded if isinstance(each, pa.RecordBatch)]
-        # The rows, unless there are too many, or of types from which the final types cannot be made.
-        self._decoded = decoded if all(can_widen(batch.schema, self.schema) for batch in batches) else []
 
     def _blocks(self, stream: _RowStream) -> Iterator[RowBlock]:
         for data in _joined(self._read()):
@@ -323,14 +320,9 @@ class WholeFile:
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows. Memory holds one block of the file and its rows, or all of them if they are few."""
         summary = ReadSummary()
-        decoded, self._decoded = self._decoded, []
-        for item in decoded or self._blocks(_RowStream(self._layout, ReadSummary(), WHOLE_BLOCK_BYTES)):
-            batches: list[pa.RecordBatch] = []
-            if isinstance(item, pa.RecordBatch):
-                batches = [widen(item, self.schema)] if self.schema.names else []
-            elif isinstance(item, RowBlock):
-                batches = self._grammar.read(item, summary)
-            for batch in batches:
+        held, self._held = self._held, []
+        for rows in held or self._blocks(_RowStream(self._layout, ReadSummary(), whole=True)):
+            for batch in self._grammar.read(rows, summary):
                 summary.rows += batch.num_rows
                 yield batch
         if summary.rows != self.summary.rows or summary.null_cells:

@@ -7,10 +7,9 @@ again.
 
 from __future__ import annotations
 
-import base64
 import json
 import math
-from collections.abc import Callable
+from base64 import b64encode
 from typing import Any
 
 import pyarrow as pa
@@ -31,9 +30,11 @@ _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
 def as_text(column: pa.Array, name: str) -> pa.Array:
-    """Return the values of a column as strings; nulls stay null. Nested types are not supported."""
+    """Return the values of a column as strings, bytes in base64; nulls stay null. Nested types are not supported."""
     column = plain_values(column)
     type_ = column.type
+    if _is_bytes(type_):
+        return pa.array([None if value is None else b64encode(value).decode() for value in column.to_pylist()], TEXT)
     _require_years(column, name)
     if pa.types.is_float16(type_):
         column = column.cast(pa.float32())
@@ -90,7 +91,7 @@ class CsvWriter(RowWriter):
         require_unique(self._schema)
         for field in self._schema:
             type_ = plain_type(field.type)
-            if _is_bytes(type_):
+            if _is_bytes(type_) and layout.bytes_as == "refuse":
                 raise _refuse(field, "csv", "Write it as arrow or packed, or encode it as text first")
             if pa.types.is_nested(type_):
                 raise _refuse(field, "csv", "Write it as jsonl or arrow, or flatten it first")
@@ -108,8 +109,8 @@ class CsvWriter(RowWriter):
             return b""
         cells = []
         for name, column in zip(self._schema.names, batch.columns, strict=True):
-            text = as_text(column, name)
-            cells.append(_quoted(text, r'[",\r\n\x00]|^$') if _is_string(plain_type(column.type)) else text)
+            text, type_ = as_text(column, name), plain_type(column.type)
+            cells.append(_quoted(text, r'[",\r\n\x00]|^$') if _is_string(type_) or _is_bytes(type_) else text)
         comma, line_feed, nothing = (pa.scalar(text, TEXT) for text in (",", "\n", ""))
         rows = pc.binary_join_element_wise(*cells, comma, null_handling="replace", null_replacement="")
         lines = pc.binary_join_element_wise(rows, nothing, line_feed)
@@ -127,31 +128,6 @@ def _quoted(text: pa.Array, where: str) -> pa.Array:
     return pc.if_else(needed, pc.binary_join_element_wise(quote, doubled, quote, nothing), text)
 
 
-class Base64Writer:
-    """`RowWriter` that writes columns of bytes as text in base64, with another writer."""
-
-    def __init__(self, writer: Callable[[pa.Schema], RowWriter], schema: pa.Schema) -> None:
-        self._bytes = [index for index, field in enumerate(schema) if _is_bytes(plain_type(field.type))]
-        self._schema = pa.schema(
-            [field.with_type(TEXT) if index in self._bytes else field for index, field in enumerate(schema)]
-        )
-        self._writer = writer(self._schema)
-
-    def begin(self) -> bytes:
-        return self._writer.begin()
-
-    def encode(self, batch: pa.RecordBatch) -> bytes:
-        columns = list(batch.columns)
-        for index in self._bytes:
-            values = plain_values(columns[index]).to_pylist()
-            texts = [None if each is None else base64.b64encode(each).decode() for each in values]
-            columns[index] = pa.array(texts, TEXT)
-        return self._writer.encode(pa.RecordBatch.from_arrays(columns, schema=self._schema))
-
-    def finish(self) -> bytes:
-        return self._writer.finish()
-
-
 _WITHOUT_JSON = (pa.types.is_duration, pa.types.is_time, pa.types.is_interval)
 
 
@@ -165,7 +141,7 @@ class JsonlWriter(RowWriter):
             type_ = plain_type(field.type)
             if pa.types.is_nested(type_):
                 _require_json(field, type_)
-            elif _is_bytes(type_) or any(test(type_) for test in _WITHOUT_JSON):
+            elif any(test(type_) for test in _WITHOUT_JSON) or (_is_bytes(type_) and layout.bytes_as == "refuse"):
                 raise _refuse(field, "jsonl", "Write it as arrow, or turn it into text or numbers first")
 
     def encode(self, batch: pa.RecordBatch) -> bytes:
@@ -204,7 +180,7 @@ def _require_json(field: pa.Field, type_: pa.DataType) -> None:
 def _json_values(column: pa.Array, name: str) -> list[Any]:
     column = plain_values(column)
     type_ = column.type
-    if pa.types.is_temporal(type_) or pa.types.is_decimal(type_):
+    if pa.types.is_temporal(type_) or pa.types.is_decimal(type_) or _is_bytes(type_):
         values: list[Any] = as_text(column, name).to_pylist()
         return values
     return list(column.to_pylist())

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from fastflight.errors import DataError
 from fastflight.tables import Layout, TextOptions, WholeFile, open_reader
 from fastflight.tables.shapes import Shape, joined, shapes_from_json
+from fastflight.tables.text import HELD_BYTES, WHOLE_BLOCK_BYTES
 
 NAN = "nan"
 
@@ -283,12 +284,12 @@ def test_an_array_that_was_cut_off_keeps_its_whole_objects() -> None:
 
 
 def test_an_array_is_read_alike_however_it_arrives() -> None:
-    data = b' [{"a":"x,y","b":1},{"a":"z","b":2}, {"a":"[","b":3}]'
+    data = b' [{"a":"x,y","b":1},{"a":"z\\"]","b":2}, {"a":"[\\\\","b":3}]'
     for size in range(1, len(data)):
         reader = open_reader(Layout("jsonl", schema={"a": "string", "b": "int64"}))
         batches = [each for at in range(0, len(data), size) for each in reader.feed(data[at : at + size])]
         rows = [row for batch in batches + reader.finish() for row in batch.to_pylist()]
-        assert rows == [{"a": "x,y", "b": 1}, {"a": "z", "b": 2}, {"a": "[", "b": 3}]
+        assert rows == [{"a": "x,y", "b": 1}, {"a": 'z"]', "b": 2}, {"a": "[\\", "b": 3}]
 
 
 OPTIONS = {
@@ -434,20 +435,22 @@ WIDER = {
     "": ("int64", 1, None),
     "9007199254740993": ("int64", 1, 2**53 + 1),
     "18446744073709551615": ("uint64", 1, 2**64 - 1),
+    "N/A": ("int64", 1, None),
     "x": ("string", "1", "x"),
     "007": ("string", "1", "007"),
     "2026-01-01": ("string", "1", "2026-01-01"),
 }
 
 
-@pytest.mark.parametrize("rows", [100, 400_000])
+@pytest.mark.parametrize(("rows", "padding"), [(100, 0), (HELD_BYTES // 1000, 1000)])
 @pytest.mark.parametrize(("last", "type_", "first_value", "last_value"), [(k, *v) for k, v in WIDER.items()])
 def test_the_last_row_of_a_file_of_any_size_can_change_a_type(
-    rows: int, last: str, type_: str, first_value: Any, last_value: Any
+    rows: int, padding: int, last: str, type_: str, first_value: Any, last_value: Any
 ) -> None:
-    """Rows are held from the first pass only if they are few, and of types from which the last types can be made."""
-    types, table, _ = whole(b"a,b\n" + b"1,2\n" * rows + last.encode() + b",0.1\n")
-    assert types == {"a": type_, "b": "double"}
+    """Rows are held from the first pass only if they are few."""
+    row = b"1,2," + b"x" * padding + b"\n"
+    types, table, _ = whole(b"a,b,c\n" + row * rows + last.encode() + b",0.1,\n")
+    assert types == {"a": type_, "b": "double", "c": "string" if padding else "null"}
     assert table.column("a").unique().to_pylist() == [first_value, last_value]
     assert table.num_rows == rows + 1
     assert table.column("b").unique().to_pylist() == [2.0, 0.1]
@@ -481,6 +484,32 @@ def test_json_lines_have_the_same_types_and_values_whichever_parser_reads_them()
             name: repr(expected[name].to_pylist()) for name in quick
         }, rows
         assert told.get("rejected") == expected_told.get("rejected")
+
+
+def test_words_for_no_value_stay_if_a_later_block_holds_text() -> None:
+    """A column of such words alone has no type yet."""
+    types, table, _ = whole(b"a,b\n" + b"N/A,1\n" * (WHOLE_BLOCK_BYTES // 6) + b"x,2\n")
+    assert types == {"a": "string", "b": "int64"}
+    assert table["a"].unique().to_pylist() == ["N/A", "x"]
+
+
+NESTED = {
+    "a whole number that a double does not hold": (b"[9007199254740993]", b"[0.5]", ["[9007199254740993]", "[0.5]"]),
+    "a number below those of uint64": (b"[-5]", b"[18446744073709551615]", ["[-5]", "[18446744073709551615]"]),
+    "a field below those of uint64": (
+        b'{"x":-5}', b'{"x":18446744073709551615}', ['{"x":-5}', '{"x":18446744073709551615}'],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NESTED)
+def test_numbers_in_lists_and_objects_are_exact_whichever_parser_reads_them(name: str) -> None:
+    second, last, texts = NESTED[name]
+    first = b'{"x":1}' if second.startswith(b"{") else b"[1]"
+    rows = [b'{"a":%s}\n' % value for value in [first] * 20 + [second] * 40 + [last]]
+    _, table, told = whole(b"".join(rows), "jsonl")
+    assert (table["a"].type, told) == (pa.string(), {})
+    assert table["a"].to_pylist() == [first.decode()] * 20 + texts[:1] * 40 + texts[1:]
 
 
 @pytest.mark.parametrize("name", CSV)
