@@ -120,6 +120,10 @@ class CsvGrammar:
         """Set the schema, of the rows so far."""
         self.schema = project(columns_of(joined(self._others, self.shapes()), self._unknown), self._columns)
 
+    def reads(self, rows: Rows) -> bool:
+        """Whether `read` takes these rows: it takes text, whatever the types are."""
+        return True
+
     def read(self, rows: Rows, summary: ReadSummary) -> list[pa.RecordBatch]:
         """Read whole rows. Reject bad ones, and count cells that do not fit."""
         assert self.schema is not None

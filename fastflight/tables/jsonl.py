@@ -88,14 +88,18 @@ class JsonGrammar:
     def rows(self, data: bytes) -> Iterator[bytes]:
         return (line + b"\n" for line in data.removesuffix(b"\n").split(b"\n"))
 
-    def learn(self, block: RowBlock, summary: ReadSummary) -> RowBlock:
-        """Take whole rows into account for the types. Only rows that show something new are parsed in Python."""
+    def learn(self, block: RowBlock, summary: ReadSummary) -> Rows:
+        """Take whole rows into account for the types. Only rows that show something new are parsed in Python.
+
+        Returns the rows for `read`: with the types of the rows so far, or as they stand.
+        """
         data = block.data
         lines = data.count(b"\n")
         if lines <= FEW_ROWS:
             self._learn_rows(block, summary)
-        elif self._learn_by_arrow(data, lines):
+        elif (batch := self._learn_by_arrow(data, lines)) is not None:
             summary.rows += lines
+            return batch
         else:
             start, step = 0, len(data) // PARTS
             while start < len(data):
@@ -104,17 +108,17 @@ class JsonGrammar:
                 start = end
         return block
 
-    def _learn_by_arrow(self, data: bytes, lines: int) -> bool:
-        """Read rows with the types of the rows so far. Returns False if they may show something new."""
+    def _learn_by_arrow(self, data: bytes, lines: int) -> pa.RecordBatch | None:
+        """Read rows with the types of the rows so far. Returns None if they may show something new."""
         if not self._shapes or self._nulls or any(shape.is_json_text for shape in self._shapes.values()):
-            return False
+            return None
         schema = columns_of(self._shapes)
         if lines * (1 + sum(map(values_in, schema.types))) > MAX_BATCH_VALUES:
-            return False
+            return None
         batch = self._parsed_by_arrow(data, lines, _wire_schema(schema), strict=True)
         if batch is None or not _are_exact(data, batch):
-            return False
-        return all(map(Shape.learn, self._shapes.values(), batch.columns))
+            return None
+        return batch if all(map(Shape.learn, self._shapes.values(), batch.columns)) else None
 
     def _learn_rows(self, block: RowBlock, summary: ReadSummary) -> None:
         objects, _ = self._parse(block, summary)
@@ -139,11 +143,22 @@ class JsonGrammar:
         if any(shape.is_json_text for shape in shapes.values()):
             self._wire = None  # pyarrow does not give the text of a number
 
-    def read(self, block: Rows, summary: ReadSummary) -> list[pa.RecordBatch]:
-        assert self.schema is not None and isinstance(block, RowBlock)
-        if (batch := self._read_regular(block.data, summary)) is not None:
+    def reads(self, rows: Rows) -> bool:
+        """Whether `rows`, which `learn` has returned, have the types that were found in the end."""
+        if isinstance(rows, RowBlock):
+            return True
+        if self._wire is None or rows.num_rows > self._rows_at_once:
+            return False
+        places = ((rows.schema.get_field_index(field.name), field.type) for field in self._wire)
+        return all(place < 0 or rows.schema.field(place).type == type_ for place, type_ in places)
+
+    def read(self, rows: Rows, summary: ReadSummary) -> list[pa.RecordBatch]:
+        assert self.schema is not None
+        if not isinstance(rows, RowBlock):
+            return [self._cast(rows, summary)] if self.schema.names else []
+        if (batch := self._read_regular(rows.data, summary)) is not None:
             return [batch]
-        objects, lines = self._parse(block, summary)
+        objects, lines = self._parse(rows, summary)
         if self._tells_ignored:
             columns = pa.struct(list(self.schema))
             for row in objects:
@@ -163,11 +178,17 @@ class JsonGrammar:
         if self._nulls or not FEW_ROWS < lines <= self._rows_at_once:
             return None
         batch = self._parsed_by_arrow(data, lines, self._wire, strict=self._tells_ignored)
-        if batch is None or _NEGATIVE_ZERO(data):
-            return None
+        return None if batch is None or _NEGATIVE_ZERO(data) else self._cast(batch, summary)
+
+    def _cast(self, batch: pa.RecordBatch, summary: ReadSummary) -> pa.RecordBatch:
+        """Return what pyarrow has read, with the types of the schema. Columns that it does not have are null."""
         columns = []
         for field in self.schema or ():
-            column, misfits = cast(batch.column(field.name), field.type)
+            place = batch.schema.get_field_index(field.name)
+            if place < 0:
+                columns.append(pa.nulls(batch.num_rows, field.type))
+                continue
+            column, misfits = cast(batch.column(place), field.type)
             summary.add_misfits(field.name, misfits.to_pylist(), field.type)
             columns.append(column)
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)

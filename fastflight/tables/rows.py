@@ -39,7 +39,7 @@ class RowBlock:
     data: bytes
 
 
-# Rows as they stand in the file, or their cells as text.
+# Rows as they stand in the file, or what was read of them while the types of their columns were found.
 Rows: TypeAlias = RowBlock | pa.RecordBatch
 
 

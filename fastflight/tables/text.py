@@ -301,12 +301,14 @@ class WholeFile:
         for block in self._blocks(stream):
             assert stream.grammar is not None
             rows = stream.grammar.learn(block, self.summary)
-            size += len(block.data)
+            size += len(block.data) if isinstance(rows, RowBlock) else rows.nbytes
             self._held = [*self._held, rows] if size <= HELD_BYTES else []
         assert stream.grammar is not None
         self._grammar: Grammar = stream.grammar
         self._grammar.learned()
         assert self._grammar.schema is not None
+        if not all(map(self._grammar.reads, self._held)):
+            self._held = []
         self.schema: pa.Schema = self._grammar.schema
         self.kinds = self._grammar.shapes()
         if not self.schema.names:

@@ -70,7 +70,7 @@ def test_the_limit_that_is_met_is_named(given_limits: Limits, said: str, scope: 
     error = raised.value
     assert said in error.what
     assert (error.scope, error.limit, error.retry_after_seconds, error.where) == (scope, 2, SOON, where)
-    assert "try again in 10 s" in str(error)
+    assert f"try again in {SOON:.0f} s" in str(error)
     assert admission.refused == 1
 
 
