@@ -11,9 +11,9 @@ UTF-8; and if it holds a NUL or a lone carriage return outside of quotes.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -35,6 +35,8 @@ from fastflight.tables.transcoding import BOM, is_utf8
 FEW_BYTES = 1024
 # Rows with more columns would make too large a regular expression.
 MATCHED_COLUMNS = 32
+# The cells of a column, None for null: as they were split in Python, or by pyarrow.
+Texts: TypeAlias = Sequence[str | None] | pa.Array
 # Larger than any block that is passed to pyarrow, so that pyarrow never splits one.
 _ONE_BLOCK = 4 * 1024 * 1024
 _BARE_CR = re.compile(rb"\r(?!\n)")
@@ -87,7 +89,8 @@ class CsvGrammar:
 
         Returns the rows as text, for `read`.
         """
-        cells = self._split(block, summary)
+        texts = [pa.array(column, TEXT) for column in self._split(block, summary)]
+        cells = pa.RecordBatch.from_arrays(texts, self._names)
         summary.rows += cells.num_rows
         names, columns = self._dialect.names, self._columns
         wanted = [place for place, name in enumerate(names) if name and (columns is None or name in columns)]
@@ -127,33 +130,37 @@ class CsvGrammar:
     def read(self, rows: Rows, summary: ReadSummary) -> list[pa.RecordBatch]:
         """Read whole rows. Reject bad ones, and count cells that do not fit."""
         assert self.schema is not None
-        cells = self._split(rows, summary) if isinstance(rows, RowBlock) else rows
-        if not cells.num_rows or not self.schema.names:
+        cells: dict[str, Texts]
+        if isinstance(rows, RowBlock):
+            columns = self._split(rows, summary)
+            cells, count = dict(zip(self._names, columns, strict=True)), len(columns[0])
+        else:
+            cells, count = dict(zip(rows.schema.names, rows.columns, strict=True)), rows.num_rows
+        if not count or not self.schema.names:
             return []
-        columns = []
+        found = []
         for name, type_ in zip(self.schema.names, self.schema.types, strict=True):
-            place = cells.schema.get_field_index(name)
-            if place < 0:  # only other files have it
-                columns.append(pa.nulls(cells.num_rows, type_))
+            if name not in cells:  # only other files have it
+                found.append(pa.nulls(count, type_))
                 continue
-            column, misfits = cast(cells.column(place), type_, self._dialect.decimal)
+            column, misfits = cast(cells[name], type_, self._dialect.decimal)
             if len(misfits):
                 summary.add_misfits(name, misfits.to_pylist(), type_)
-            columns.append(column)
-        return [pa.RecordBatch.from_arrays(columns, schema=self.schema)]
+            found.append(column)
+        return [pa.RecordBatch.from_arrays(found, schema=self.schema)]
 
     def rows(self, data: bytes) -> Iterator[bytes]:
         """Split whole rows. Joined, they are `data` again."""
         return (match[0] for match in self._row.finditer(data) if match[0])
 
-    def _split(self, block: RowBlock, summary: ReadSummary) -> pa.RecordBatch:
-        """Return the cells of all rows as text. Reject rows that cannot be split."""
+    def _split(self, block: RowBlock, summary: ReadSummary) -> Sequence[Texts]:
+        """Return the cells of all rows by columns. Reject rows that cannot be split."""
         if len(block.data) > FEW_BYTES and self._is_regular(block.data):
             batch = self._split_by_arrow(self._dialect.normalised(block.data))
             if batch is not None:
-                return batch
-        columns = list(zip(*self._good_rows(block, summary), strict=True)) or [()] * len(self._names)
-        return pa.RecordBatch.from_arrays([pa.array(column, TEXT) for column in columns], self._names)
+                columns: list[Texts] = batch.columns
+                return columns
+        return list(zip(*self._good_rows(block, summary), strict=True)) or [()] * len(self._names)
 
     def _is_regular(self, data: bytes) -> bool:
         """Whether all bytes are UTF-8, and no row needs a look of its own, apart from its cells."""
