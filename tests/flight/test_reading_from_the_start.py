@@ -13,7 +13,7 @@ import pytest
 from fastflight import FastFlightClient
 from fastflight.device import listening as device_listening
 from fastflight.transport import Port
-from tests.flight.conftest import SOON, BoardServer, HandmadeDevice, Serve, command, ticket
+from tests.flight.conftest import SOON, BoardServer, HandmadeDevice, Serve, command, simulated, ticket
 from tests.flight.session_messages import SESSION, messages
 from tests.flight.test_recordings import RECORDING, recording
 from tests.support.servers import serving
@@ -137,11 +137,12 @@ def test_a_failure_of_ours_ends_a_session_with_its_name_and_the_line_is_read_aga
 
 
 def test_a_failure_of_ours_ends_an_exchange_with_its_name(
-    board: BoardServer, mode: str, monkeypatch: pytest.MonkeyPatch
+    serve: Serve, tmp_path: Path, mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def alisten(*_: Any) -> None:
         raise ValueError("a defect")
 
+    board = serve(simulated(tmp_path))
     assert board.exec("print(1)") == "1\n"
     monkeypatch.setattr(Port, "alisten", alisten)
     writer, reader = board.client.do_exchange(command(**SESSION, mode=mode))

@@ -70,13 +70,6 @@ def test_the_only_device_is_shown_without_being_chosen(browser: Browser) -> None
                 expect(entry(page, "readings.csv")).to_be_visible()
 
 
-@pytest.fixture(scope="module")
-def modules(browser: Browser) -> Iterator[Page]:
-    """A page whose modules can be imported."""
-    with serving(gone=REFUSED) as running, looking(browser, f"{running.http}/") as page:
-        yield page
-
-
 def test_times_and_counts_have_no_chart_and_values_stand_beside_the_titles(browser: Browser) -> None:
     line = b'{"ms": 5, "seq": 7, "uptime_s": 9, "timestamp": 1, "temperature_c": 21.4}\n'
     with Speaker(line) as device, serving(tank=device.url) as running:
@@ -87,6 +80,15 @@ def test_times_and_counts_have_no_chart_and_values_stand_beside_the_titles(brows
 
 COLUMNS = 'import("/page/columns.js")'
 CHARTS = 'import("/page/charts.js")'
+
+
+@pytest.fixture(scope="module")
+def modules(browser: Browser) -> Iterator[Page]:
+    """A page that has all its connections and modules: no test opens another one."""
+    with serving(gone=REFUSED) as running, looking(browser, f"{running.http}/") as page:
+        expect(page.locator("#name")).to_have_text("gone")
+        page.evaluate(f"async () => {{ await {COLUMNS}; await {CHARTS} }}")
+        yield page
 
 
 def evaluate(page: Page, module: str, call: str) -> Any:
