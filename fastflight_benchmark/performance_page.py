@@ -28,8 +28,8 @@ DOCS = Path(__file__).parents[1] / "docs"
 PAGE = DOCS / "performance.md"
 PAGES = (PAGE, DOCS / "concepts" / "mpremote.md", DOCS / "sql.md")
 TABLE = re.compile(r"(<!-- table: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
-# In the order of the tables. The stored result of `requests` has a second bare server, which the suite no longer has.
-ORDER = (SYNC, ASYNC, *(name for name in SERVERS if name not in MODES), "bare-parsing")
+# In the order of the tables.
+ORDER = (SYNC, ASYNC, *(name for name in SERVERS if name not in MODES))
 # The batches, and the load with its connections, that the tables show; the results have more.
 SHOWN_ROWS = (40, 1_000, 10_000)
 SHOWN_LOAD = ("flight-client", 16)
@@ -38,7 +38,6 @@ ROW_BYTES = 50 * 4
 FILE_BYTES = 10_000
 GLANCE_NAMES = {
     "bare": "bare pyarrow",
-    "bare-parsing": "bare pyarrow that reads the request",
     "fastflight-0.4-sync": "FastFlight, sync",
     "fastflight-0.4-async": "FastFlight, async",
 }
@@ -101,7 +100,7 @@ def _glance() -> str:
                 _compared(what.format(mode), "MiB/s", 0, by[mode], by[peer], peer) for peer in peers if peer in by
             ]
     (small,) = stored("requests").of("rate", contender=SYNC, operation="do_get", load="flight-client", connections=16)
-    for peer in ("bare-parsing", "fastflight-0.4-sync"):
+    for peer in ("bare", "fastflight-0.4-sync"):
         (theirs,) = stored("requests").of("rate", contender=peer, **small.cell)
         lines.append(_compared("table of 10 rows, 16 connections, sync", "per second", 0, small, theirs, peer))
     asked = {row.contender: row for row in stored("sql").of("time", task=sql.AGGREGATE)}
