@@ -217,7 +217,7 @@ class Forwarded(Located):
 def vetted(stream: RowStream) -> Generator[Message, None, None]:
     """Yield what `stream.pieces` does. `ProtocolError` for a batch whose values must not be used.
 
-    A server that passes rows on has those of others in its memory, which a wrong offset in a batch would reveal.
+    This server also has the rows of other clients in its memory. A wrong offset in a batch would reveal them.
     """
     for batch, note in stream.pieces():
         try:

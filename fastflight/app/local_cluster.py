@@ -192,7 +192,7 @@ class DemoCluster:
         self._fleet = folder / "fleet.toml"
         self.servers: dict[str, DemoServer] = {}
         self.boards: list[str] = []
-        # All that were started, also those that have ended.
+        # All processes that were started, including those that have ended.
         self._server_processes: list[Process] = []
         self._board_processes: list[Process] = []
 

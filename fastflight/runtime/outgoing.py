@@ -60,7 +60,7 @@ class Outgoing:
         self._last_message_at = self._looked_at = time.monotonic()
 
     def opened(self, read: Callable[[], Reading]) -> Generator[list[Measured], None, None]:
-        """Open a source in this thread. Yield its first messages, perhaps none, and then those that are ready."""
+        """Open a source in this thread. Yield a list of messages whenever some are ready; the first may be empty."""
         reading = read()
         try:
             yield self._begin(reading, "sync")
@@ -82,7 +82,7 @@ class Outgoing:
             await reading.aclose()
 
     def sent(self, waiting: Iterable[Iterable[Measured]]) -> Iterator[Message]:
-        """Yield the messages to send, and count each. `waiting` are those that wait at the same time.
+        """Yield the messages to send, and count each. Messages of one list of `waiting` may be joined.
 
         Raise `Stopped` once the stream is not wanted.
         """

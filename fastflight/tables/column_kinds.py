@@ -68,7 +68,7 @@ def learn_column(cells: pa.Array, known: Kind, decimal: str = ".", *, skips_text
 
 
 def _without_known(cells: pa.Array, known: Kind, decimal: str) -> pa.Array:
-    """Return the cells that may be of other kinds than those that are known."""
+    """Return the cells whose kinds may not be among the known ones."""
     plain = plain_cells(known, decimal)
     if not plain or not len(cells):
         return cells

@@ -260,7 +260,7 @@ def _are_exact(data: bytes, batch: pa.RecordBatch) -> bool:
     for column in doubles:
         ends = pc.min_max(column.filter(pc.is_finite(column))).as_py()
         if ends["min"] is not None and not -(2**53) < ends["min"] <= ends["max"] < 2**53:
-            return False  # a whole number may be beyond those that a double holds
+            return False  # a double may not hold so large a whole number exactly
     if not doubles or not _matches(text, f"[0-9.]{{{_LONG_NUMBER}}}"):
         return True
     numbers = pc.split_pattern_regex(text.cast(TEXT), "[^0-9.eE+-]+").flatten()

@@ -13,8 +13,8 @@ the prompt has come back, does not. One read may contain both: it is then split.
 In ENTERING and LEAVING, bytes that may be the beginning of the REPL's answer are held back until the next bytes decide.
 A board whose program keeps running never gets to TALKING, so none of its output counts as traffic of a request.
 
-If a program goes on beside requests (`repl.splitter`), there is no such time: each answer is told apart from the output
-of the program by itself, and requests do not interrupt that output.
+If a program keeps running during requests (`repl.splitter`), these states are not used. The splitter recognises each
+answer among the program's output, which goes on.
 """
 
 from __future__ import annotations
