@@ -126,10 +126,11 @@ class Worker:
     It ends with the context, and when its input does. Each call raises `TransportError` if it has ended.
     """
 
-    def __init__(self, module: str, *arguments: str) -> None:
+    def __init__(self, module: str, *arguments: str, command: Sequence[str] = (sys.executable, "-m")) -> None:
+        """`command` runs the module; that of another project's environment takes a file in its place."""
         self._module = module
         self._process = subprocess.Popen(
-            [sys.executable, "-m", module, *arguments],
+            [*command, module, *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

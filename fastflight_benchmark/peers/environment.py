@@ -1,4 +1,4 @@
-"""Prepares programs of other projects for comparison: an environment with PyPI's fastflight, and ghz.
+"""Prepares programs of other projects for comparison: environments with PyPI's fastflight and with Quack, and ghz.
 
 uv and go make each of them once, under `build/benchmark` beside the package. If one is not available, `Missing` says
 why; a suite names it in its output and in its result, and continues without it.
@@ -21,6 +21,8 @@ from fastflight_benchmark.processes import finished
 
 BUILD = Path(__file__).parents[2] / "build" / "benchmark"
 NAMESAKE = "fastflight==0.4.*"
+# DuckDB's remote protocol. PyPI has its extensions for this version of DuckDB; DuckDB itself would download them.
+QUACK = tuple(f"{name}==1.5.5" for name in ("duckdb", "duckdb-extension-quack", "duckdb-extension-httpfs"))
 GHZ = "github.com/bojand/ghz/cmd/ghz@v0.93.0"
 # Enough for a download and, for ghz, a compilation on a slow machine.
 MOST_SECONDS = 600.0
@@ -34,22 +36,32 @@ class Missing(Exception):
 
 def namesake(say: Say, build: Path = BUILD) -> Path:
     """Return the interpreter of an environment with PyPI's fastflight, and the same pyarrow as here."""
+    return _environment("fastflight-0.4", [NAMESAKE], say, build)
+
+
+def quack(say: Say, build: Path = BUILD) -> Path:
+    """Return the interpreter of an environment with DuckDB and Quack, and the same pyarrow as here."""
+    return _environment("quack-1.5", QUACK, say, build)
+
+
+def _environment(name: str, packages: Sequence[str], say: Say, build: Path) -> Path:
+    """Return the interpreter of an environment with these packages, and the same pyarrow as here."""
     arrow = importlib.metadata.version("pyarrow")
     version = ".".join(map(str, sys.version_info[:2]))
-    folder = build / f"fastflight-0.4-python-{version}-pyarrow-{arrow}"
+    folder = build / f"{name}-python-{version}-pyarrow-{arrow}"
     python = folder / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
     if folder.exists():
         return python
     uv = shutil.which("uv", path=str(Path(sys.executable).parent)) or shutil.which("uv")
     if uv is None:
         raise Missing(f"uv is neither beside {sys.executable} nor on the path")
-    say(f"making an environment for {NAMESAKE}")
+    say(f"making an environment for {', '.join(packages)}")
     build.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f"{folder.name}-", dir=build, ignore_cleanup_errors=True) as temporary:
         made = Path(temporary) / "environment"
         _run([uv, "venv", "--quiet", "--relocatable", "--python", sys.executable, str(made)])
         where = str(made / python.relative_to(folder))
-        _run([uv, "pip", "install", "--quiet", "--python", where, NAMESAKE, f"pyarrow=={arrow}"])
+        _run([uv, "pip", "install", "--quiet", "--python", where, *packages, f"pyarrow=={arrow}"])
         # A rename makes the environment appear complete or not at all. If another process was faster, its one stays.
         with contextlib.suppress(OSError):
             made.rename(folder)

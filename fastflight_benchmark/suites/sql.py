@@ -1,8 +1,9 @@
-"""Suite `sql`: queries over a recording, beside DuckDB on the same rows as Parquet and beside `do_get`.
+"""Suite `sql`: queries over a recording, beside DuckDB on the same rows as Parquet, Quack, and `do_get`.
 
 The suite writes a recording, compacts it, and starts a server that keeps it. The contenders take turns at each task,
 and each answer is compared with the right one. DuckDB runs in this process, with as many threads as a query of the
 server has, and reads a Parquet file of the same rows, in row groups and with the compression of the store's own files.
+Quack, DuckDB's own remote protocol, has a server process for the same file, and a client process that takes the time.
 
 Clients have tokens. The server reads recordings in another way for a client that may read only some of them, so the
 aggregate is also measured with such a token.
@@ -31,8 +32,10 @@ from fastflight.errors import DataError
 from fastflight.log import LOG_SCHEMA, Store, compact
 from fastflight.sql.process import SqlLimits
 from fastflight_benchmark.engine import LESS, WARM_UP, Bench, Contender, Figures, Measure, Suite
+from fastflight_benchmark.peers import environment
+from fastflight_benchmark.peers.environment import Missing
 from fastflight_benchmark.peers.running import FREE_PORT, SERVER, add_token
-from fastflight_benchmark.processes import spawned
+from fastflight_benchmark.processes import Worker, spawned, spawned_by
 
 NAME = "demo"
 # Bytes of data in a row: a line of JSON from a sensor.
@@ -40,9 +43,15 @@ DATA_BYTES = 100
 ROWS_PER_APPEND = 50_000
 FETCHED_ROWS = 1_000_000
 CLIENTS, QUERIES = 16, 4
+# Small queries of one client, one after the other: this many are one measurement.
+SMALL_QUERIES, SMALL_ROWS = 20, 100
 AGGREGATE, FIRST, FETCH, AT_ONCE = "aggregate", "first row", "fetch", f"{CLIENTS} clients at once"
-SQL, DO_GET, DUCKDB, ADBC = "sql", "do_get", "DuckDB", "ADBC"
+SMALL = f"{SMALL_QUERIES} small queries"
+SQL, DO_GET, DUCKDB, ADBC, QUACK = "sql", "do_get", "DuckDB", "ADBC", "Quack"
 RESTRICTED = "sql with one recording allowed"
+QUACK_SCRIPT = str(Path(environment.__file__).with_name("quack.py"))
+# The store's own files have the numbers of the rows, too.
+COPY_SCHEMA = LOG_SCHEMA.append(pa.field("seq", pa.uint64()))
 AUTHORIZATION = "adbc.flight.sql.authorization_header"
 
 
@@ -65,17 +74,31 @@ def run(bench: Bench) -> None:
         write(folder, parquet, rows)
         tokens = {SQL: add_token(access, "all", "session:*"), RESTRICTED: add_token(access, "one", f"session:{NAME}")}
         files = ("--recordings", str(folder), "--tokens", str(access))
-        started = spawned(SERVER, "--server", FREE_PORT, "--device", f"{NAME}=sim:", *files)
-        with started as server, contenders(server.location, tokens, parquet, rows) as tasks:
+        with contextlib.ExitStack() as stack:
+            started = spawned(SERVER, "--server", FREE_PORT, "--device", f"{NAME}=sim:", *files)
+            server = stack.enter_context(started)
+            quack = quack_client(bench, stack, parquet)
+            tasks = stack.enter_context(contenders(server.location, tokens, parquet, rows, quack))
             for round_ in (WARM_UP, *bench.rounds()):  # the first one starts the processes of the queries
                 for task, by in tasks.items():
                     bench.measure({"task": task}, by, [round_])
 
 
+def quack_client(bench: Bench, stack: contextlib.ExitStack, parquet: Path) -> Worker | None:
+    """Return a client of Quack beside its server, which end with `stack`. None if Quack is not available."""
+    try:
+        python = str(environment.quack(bench.say))
+    except Missing as reason:
+        bench.missing[QUACK] = str(reason)
+        return None
+    server = stack.enter_context(spawned_by([python, "-I", QUACK_SCRIPT, "serve", str(parquet)], QUACK))
+    return stack.enter_context(Worker(QUACK_SCRIPT, "ask", server.location, command=(python, "-I")))
+
+
 def write(folder: Path, parquet: Path, rows: int) -> None:
     """Write a compacted recording of `rows` rows of `DATA_BYTES`, a millisecond apart; and the same rows as Parquet."""
     random = np.random.default_rng(1)
-    with Store(folder) as store, pq.ParquetWriter(parquet, LOG_SCHEMA, compression="zstd") as copy:
+    with Store(folder) as store, pq.ParquetWriter(parquet, COPY_SCHEMA, compression="zstd") as copy:
         log = store.open(NAME)
         direction = pa.array(["rx"] * ROWS_PER_APPEND)
         for first in range(0, rows, ROWS_PER_APPEND):
@@ -89,13 +112,14 @@ def write(folder: Path, parquet: Path, rows: int) -> None:
             columns = [times, direction.slice(0, count), lines, pa.nulls(count, pa.string())]
             batch = pa.RecordBatch.from_arrays(columns, schema=LOG_SCHEMA)
             log.append(batch).result()
-            copy.write_batch(batch)
+            numbers = pa.array(np.arange(first, first + count, dtype=np.uint64))
+            copy.write_batch(pa.RecordBatch.from_arrays([*columns, numbers], schema=COPY_SCHEMA))
         compact(store, file_bytes=0, least=1)
 
 
 @contextlib.contextmanager
 def contenders(
-    location: str, tokens: Mapping[str, str], parquet: Path, rows: int
+    location: str, tokens: Mapping[str, str], parquet: Path, rows: int, quack: Worker | None
 ) -> Iterator[Mapping[str, Mapping[str, Contender]]]:
     """Yield the tasks, and for each the contenders: functions that time an answer."""
     headers = {contender: f"Bearer {token}" for contender, token in tokens.items()}
@@ -107,6 +131,8 @@ def contenders(
     right = (rows, rows * DATA_BYTES, 1_750_000_000_000_000 + (rows - 1) * 1000)
     fetched = min(rows, FETCHED_ROWS)
     fetch = f"from demo.recording select data where seq < {fetched}"
+    small = f"from demo.recording select sum(seq)::bigint as s where seq < {SMALL_ROWS}"
+    smalls = SMALL_ROWS * (SMALL_ROWS - 1) // 2
     with (
         flight.connect(location) as client,
         adbc.connect(location, {AUTHORIZATION: headers[SQL]}, autocommit=True) as dbapi,
@@ -123,10 +149,17 @@ def contenders(
             found = read(contender, type="sql", query=aggregate.format("demo.recording")).read_all()
             return tuple(found.to_pylist()[0].values())
 
-        def by_adbc() -> int:
+        def by_adbc(sql: str) -> pa.Table:
             with dbapi.cursor() as cursor:
-                cursor.execute(fetch)
-                return int(cursor.fetch_arrow_table().num_rows)
+                cursor.execute(sql)
+                return cursor.fetch_arrow_table()
+
+        def by_quack(sql: str, times: int, right: object) -> Figures:
+            assert quack is not None
+            seconds, found, first = quack.ask([sql.replace("demo.recording", "recording"), times])
+            if right not in (found, first):
+                raise DataError(f"{found} rows with {first}, not {right}")
+            return {"time": 1e3 * seconds}
 
         def first_row(**request: Any) -> int:
             reader = read(**request)
@@ -158,11 +191,17 @@ def contenders(
             },
             FETCH: {
                 SQL: expect(fetched, lambda: query(fetch).num_rows),
-                ADBC: expect(fetched, by_adbc),
+                ADBC: expect(fetched, lambda: by_adbc(fetch).num_rows),
+                QUACK: lambda: by_quack(fetch, 1, fetched),
                 DO_GET: expect(
                     fetched,
                     lambda: read(type="recording", name=NAME, columns=["data"], to_seq=fetched - 1).read_all().num_rows,
                 ),
+            },
+            SMALL: {
+                SQL: expect(smalls, lambda: [query(small) for _ in range(SMALL_QUERIES)][-1]["s"][0].as_py()),
+                ADBC: expect(smalls, lambda: [by_adbc(small) for _ in range(SMALL_QUERIES)][-1]["s"][0].as_py()),
+                QUACK: lambda: by_quack(small, SMALL_QUERIES, str(smalls)),
             },
             AT_ONCE: {SQL: expect([True] * CLIENTS, many)},
         }
@@ -190,6 +229,6 @@ SUITE = Suite(
     title="SQL over a recording",
     measures={"time": Measure("ms", LESS)},
     ours=(SQL, RESTRICTED, ADBC, DO_GET),
-    references=(DUCKDB, DO_GET),
+    references=(DUCKDB, QUACK, DO_GET),
     run=run,
 )
