@@ -14,6 +14,7 @@ import socket
 import sys
 import time
 from importlib.resources import files
+from typing import Any
 
 import duckdb
 
@@ -52,7 +53,7 @@ def ask(location: str) -> None:
             began = time.perf_counter()
             answers = [database.execute(remote).to_arrow_table() for _ in range(times)]
             seconds = time.perf_counter() - began
-            found = answers[-1]
+            found: Any = answers[-1]
             print(json.dumps([seconds, found.num_rows, str(found[0][0])]), flush=True)
 
 
