@@ -235,6 +235,8 @@ def _sql() -> str:
     lines = []
     for task, ours, other, most in SQL_TARGETS:
         by = {row.contender: row for row in stored("sql").of("time", task=task)}
+        if other not in by:  # the peer was missing
+            continue
         ratio = median(ratios(by[ours], by[other]))
         reached = f"{ratio:.2f}{'' if most is None or ratio <= most else ' **missed**'}"
         own, its = f"{by[ours].median:,.0f}", f"{by[other].median:,.0f}"
