@@ -10,26 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from dataclasses import astuple, replace
+from dataclasses import replace
+from typing import Any
 
 from fastflight.bridge.channel import PortChannel
 from fastflight.errors import TransportClosed, TransportError, TransportTimeout
-from fastflight.protocol.rfc2217 import (
-    Control,
-    Flow,
-    InboundFlow,
-    Purge,
-    SetBaud,
-    SetBreak,
-    SetDataBits,
-    SetDtr,
-    SetFlow,
-    SetInboundFlow,
-    SetParity,
-    SetRts,
-    SetStopBits,
-    Setting,
-)
+from fastflight.protocol.rfc2217 import LINE_NAMES, Flow, InboundFlow, Purge, Setting
 from fastflight.transport import LineSettings, ModemLines, SerialControl
 
 # A remote serial port answers within a round trip or two.
@@ -41,14 +27,6 @@ MODEM_SECONDS = 0.5
 BREAK_SECONDS = 0.25
 # The modem lines to report for a line that has none: the device is connected and ready.
 READY = ModemLines(cts=True, dsr=True, cd=True)
-
-# What each setting is called in `LineSettings`.
-FIELDS: dict[type[Setting], str] = {
-    SetBaud: "baud",
-    SetDataBits: "data_bits",
-    SetParity: "parity",
-    SetStopBits: "stop_bits",
-}
 
 
 class LineControl:
@@ -62,24 +40,25 @@ class LineControl:
         # Whether the port can report its modem lines, as far as it is known.
         self.has_modem = True
 
-    async def apply(self, request: Setting | Control | Purge) -> Setting | Control | Purge:
+    async def apply(self, request: Setting | Purge) -> Setting | Purge:
         """Apply `request` and return the value then in force. Raises `TransportClosed` when the line is lost."""
         try:
             match request:
-                case SetBaud() | SetDataBits() | SetParity() | SetStopBits():
-                    await self._configure(request)
-                case SetDtr(on) if on is not None and on != self._channel.driven.dtr:
-                    self._channel.driven.dtr = on
-                    await self._assign(dtr=on)
-                case SetRts(on) if on is not None and on != self._channel.driven.rts:
-                    self._channel.driven.rts = on
-                    await self._assign(rts=on)
-                case SetBreak(on) if on is not None and on != self._break:
-                    self._break = on
-                    await self._assign(sending_break=on)
                 case Purge(received, unsent):
                     if (control := self._channel.control) is not None:
                         await control.apurge(CONTROL_SECONDS, received=received, unsent=unsent)
+                case Setting(_, None):
+                    pass  # a question
+                case Setting("dtr" | "rts" as name, on):
+                    if on != getattr(self._channel.driven, name):
+                        setattr(self._channel.driven, name, on)
+                        await self._assign(**{name: bool(on)})
+                case Setting("sending_break", on):
+                    if on != self._break:
+                        self._break = bool(on)
+                        await self._assign(sending_break=self._break)
+                case Setting(name, value) if name in LINE_NAMES:
+                    await self._configure(replace(self._now, **{name: value}))  # type: ignore[arg-type]
         except TransportClosed:
             raise
         except TransportError:
@@ -107,11 +86,7 @@ class LineControl:
                 self.has_modem = False  # a pseudo-terminal, or an adapter that cannot read them
         return READY
 
-    async def _configure(self, request: Setting) -> None:
-        (value,) = astuple(request)
-        if value is None:
-            return  # a question
-        settings = replace(self._now, **{FIELDS[type(request)]: value})
+    async def _configure(self, settings: LineSettings) -> None:
         control = self._channel.control
         if control is None:
             self._settings = settings
@@ -130,19 +105,19 @@ class LineControl:
         control = self._channel.control
         return self._settings if control is None else control.settings
 
-    def _in_force(self, request: Setting | Control | Purge) -> Setting | Control | Purge:
+    def _in_force(self, request: Setting | Purge) -> Setting | Purge:
+        value: Any
         match request:
-            case SetBaud() | SetDataBits() | SetParity() | SetStopBits():
-                return type(request)(getattr(self._now, FIELDS[type(request)]))
-            case SetDtr():
-                return SetDtr(self._channel.driven.dtr)
-            case SetRts():
-                return SetRts(self._channel.driven.rts)
-            case SetBreak():
-                return SetBreak(self._break)
-            case SetFlow():
-                return SetFlow(Flow.NONE)
-            case SetInboundFlow():
-                return SetInboundFlow(InboundFlow.NONE)
             case Purge():
                 return request
+            case Setting("dtr" | "rts" as name):
+                value = getattr(self._channel.driven, name)
+            case Setting("sending_break"):
+                value = self._break
+            case Setting("flow"):
+                value = Flow.NONE
+            case Setting("inbound_flow"):
+                value = InboundFlow.NONE
+            case Setting(name):
+                value = getattr(self._now, name)
+        return Setting(request.name, value)

@@ -10,15 +10,19 @@ the answer to a request that cannot be applied is the value in force.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum, IntFlag
-from typing import Literal
+from typing import Any, Literal
 
 # Added to the code of each message that the server sends.
 SERVER = 100
 CLIENT = 0
 
 Parity = Literal["N", "O", "E", "M", "S"]
+LineName = Literal["baud", "data_bits", "parity", "stop_bits"]
+Name = LineName | Literal["flow", "inbound_flow", "sending_break", "dtr", "rts"]
+LINE_NAMES: tuple[LineName, ...] = ("baud", "data_bits", "parity", "stop_bits")
 
 # A baud rate has 32 bits on the wire; 0 is a question.
 MAX_BAUD = (1 << 32) - 1
@@ -98,54 +102,18 @@ class Signature:
 
 
 @dataclass(frozen=True, slots=True)
-class SetBaud:
-    """Sets the speed of the line, in bits per second."""
+class Setting:
+    """Sets a property of the serial line.
 
-    baud: int | None
+    The value of `baud` is in bits per second, that of `stop_bits` 1, 1.5 or 2; `sending_break`, `dtr` and `rts` are on
+    or off.
+    """
 
+    name: Name
+    value: int | float | Parity | Flow | InboundFlow | None
 
-@dataclass(frozen=True, slots=True)
-class SetDataBits:
-    """Sets the number of bits per character, 5 to 8."""
-
-    bits: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class SetParity:
-    parity: Parity | None
-
-
-@dataclass(frozen=True, slots=True)
-class SetStopBits:
-    """Sets the number of stop bits: 1, 1.5 or 2."""
-
-    bits: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class SetFlow:
-    flow: Flow | None
-
-
-@dataclass(frozen=True, slots=True)
-class SetInboundFlow:
-    flow: InboundFlow | None
-
-
-@dataclass(frozen=True, slots=True)
-class SetBreak:
-    on: bool | None
-
-
-@dataclass(frozen=True, slots=True)
-class SetDtr:
-    on: bool | None
-
-
-@dataclass(frozen=True, slots=True)
-class SetRts:
-    on: bool | None
+    def __str__(self) -> str:
+        return f"{self.name}={self.value}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,31 +162,26 @@ class Purge:
     unsent: bool
 
 
-Setting = SetBaud | SetDataBits | SetParity | SetStopBits
-Control = SetFlow | SetInboundFlow | SetBreak | SetDtr | SetRts
 Notice = NotifyLine | NotifyModem
 Mask = LineMask | ModemMask
-Message = Signature | Setting | Control | Notice | Suspend | Resume | Mask | Purge
+Message = Signature | Setting | Notice | Suspend | Resume | Mask | Purge
+
+
+def _settings(name: Name, values: Mapping[int, Any]) -> dict[int, Message]:
+    return {byte: Setting(name, value) for byte, value in values.items()}
+
 
 # What each byte means, by the code of the message. Two messages have longer values, `SIGNATURE` and `SET_BAUDRATE`.
 _BYTES: dict[MessageCode, dict[int, Message]] = {
-    MessageCode.SET_DATASIZE: {0: SetDataBits(None), **{bits: SetDataBits(bits) for bits in DATA_BITS}},
-    MessageCode.SET_PARITY: {0: SetParity(None), **{1 + at: SetParity(each) for at, each in enumerate(PARITIES)}},
-    MessageCode.SET_STOPSIZE: {0: SetStopBits(None), 1: SetStopBits(1.0), 2: SetStopBits(2.0), 3: SetStopBits(1.5)},
+    MessageCode.SET_DATASIZE: _settings("data_bits", {0: None, **{bits: bits for bits in DATA_BITS}}),
+    MessageCode.SET_PARITY: _settings("parity", dict(enumerate((None, *PARITIES)))),
+    MessageCode.SET_STOPSIZE: _settings("stop_bits", {0: None, 1: 1.0, 2: 2.0, 3: 1.5}),
     MessageCode.SET_CONTROL: {
-        0: SetFlow(None),
-        4: SetBreak(None),
-        5: SetBreak(True),
-        6: SetBreak(False),
-        7: SetDtr(None),
-        8: SetDtr(True),
-        9: SetDtr(False),
-        10: SetRts(None),
-        11: SetRts(True),
-        12: SetRts(False),
-        13: SetInboundFlow(None),
-        **{flow: SetFlow(flow) for flow in Flow},
-        **{flow: SetInboundFlow(flow) for flow in InboundFlow},
+        **_settings("flow", {0: None, **{flow: flow for flow in Flow}}),
+        **_settings("sending_break", {4: None, 5: True, 6: False}),
+        **_settings("dtr", {7: None, 8: True, 9: False}),
+        **_settings("rts", {10: None, 11: True, 12: False}),
+        **_settings("inbound_flow", {13: None, **{flow: flow for flow in InboundFlow}}),
     },
     MessageCode.NOTIFY_LINESTATE: {value: NotifyLine(LineState(value)) for value in range(256)},
     MessageCode.NOTIFY_MODEMSTATE: {value: NotifyModem(ModemState(value)) for value in range(256)},
@@ -235,9 +198,9 @@ _BARE: dict[MessageCode, Message] = {
 }
 # The meaning of all other values.
 _OTHERWISE: dict[MessageCode, Message] = {
-    MessageCode.SET_DATASIZE: SetDataBits(None),
-    MessageCode.SET_PARITY: SetParity(None),
-    MessageCode.SET_STOPSIZE: SetStopBits(None),
+    MessageCode.SET_DATASIZE: Setting("data_bits", None),
+    MessageCode.SET_PARITY: Setting("parity", None),
+    MessageCode.SET_STOPSIZE: Setting("stop_bits", None),
     MessageCode.FLOWCONTROL_SUSPEND: Suspend(),
     MessageCode.FLOWCONTROL_RESUME: Resume(),
 }
@@ -255,7 +218,7 @@ def encode(message: Message, sender: int) -> bytes:
     match message:
         case Signature(text):
             payload = bytes([MessageCode.SIGNATURE]) + text
-        case SetBaud(baud) if baud is None or 0 < baud <= MAX_BAUD:
+        case Setting("baud", baud) if baud is None or (isinstance(baud, int) and 0 < baud <= MAX_BAUD):
             payload = bytes([MessageCode.SET_BAUDRATE]) + (baud or 0).to_bytes(4)
         case _ if message in _PAYLOADS:
             payload = _PAYLOADS[message]
@@ -274,7 +237,7 @@ def decode(payload: bytes, sender: int) -> Message | None:
     if code is MessageCode.SIGNATURE:
         return Signature(value)
     if code is MessageCode.SET_BAUDRATE:
-        return SetBaud(int.from_bytes(value[:4]) or None) if len(value) >= 4 else None
+        return Setting("baud", int.from_bytes(value[:4]) or None) if len(value) >= 4 else None
     if not value:
         return _BARE.get(code)
     return _BYTES.get(code, {}).get(value[0]) or _OTHERWISE.get(code)

@@ -12,24 +12,20 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from fastflight.errors import ProtocolError, TransportError, TransportTimeout
 from fastflight.protocol.conversation import Conversation, Receive, Send
 from fastflight.protocol.rfc2217 import (
     CLIENT,
+    LINE_NAMES,
     SERVER,
-    Control,
     Message,
     ModemMask,
     ModemState,
     NotifyModem,
-    Parity,
     Purge,
     Resume,
-    SetBaud,
-    SetDataBits,
-    SetParity,
-    SetStopBits,
     Setting,
     Signature,
     Suspend,
@@ -38,7 +34,7 @@ from fastflight.protocol.rfc2217 import (
 )
 from fastflight.protocol.telnet import Option, Subnegotiation, Telnet, TelnetData
 
-Request = Setting | Control | Purge
+Request = Setting | Purge
 
 OURS = frozenset({Option.BINARY, Option.SUPPRESS_GO_AHEAD, Option.COM_PORT})
 THEIRS = frozenset({Option.BINARY, Option.ECHO, Option.SUPPRESS_GO_AHEAD, Option.COM_PORT})
@@ -53,7 +49,7 @@ LATE_REQUESTS = 16
 # will not answer.
 MAX_UNREAD_BYTES = 16 << 20
 
-_QUESTIONS: frozenset[Request] = frozenset({SetBaud(None), SetDataBits(None), SetParity(None), SetStopBits(None)})
+_QUESTIONS: frozenset[Request] = frozenset(Setting(name, None) for name in LINE_NAMES)
 
 
 class Rfc2217Client:
@@ -64,19 +60,16 @@ class Rfc2217Client:
         self._telnet = Telnet(OURS, THEIRS)
         self._received: deque[bytes] = deque()
         self._received_bytes = 0
-        # The server's last message of each kind.
-        self._answers: dict[type[Message], Message] = {}
+        # The server's last message of each kind (`_kind`).
+        self._answers: dict[object, Message] = {}
         # The requests of the running exchange, and requests that timed out or were cancelled before an answer.
         self._requests: Sequence[Request] = ()
         self._abandoned: deque[Message] = deque(maxlen=LATE_REQUESTS)
         self._purging = False
         self._modem: ModemState | None = None
         self._suspended = False
-        # The settings in force, as far as the server has reported them.
-        self.baud: int | None = None
-        self.data_bits: int | None = None
-        self.parity: Parity | None = None
-        self.stop_bits: float | None = None
+        # The settings in force, by name, as far as the server has reported them.
+        self.settings: dict[str, Any] = {}
 
     @property
     def suspended(self) -> bool:
@@ -215,7 +208,7 @@ class Rfc2217Client:
         raise TransportTimeout("the server did not answer whether it speaks RFC 2217", where=self._where, hint=hint)
 
     def _check_in_force(self, requests: Sequence[Request]) -> None:
-        answers = [(request, self._answers[type(request)]) for request in requests if request not in _QUESTIONS]
+        answers = [(request, self._answers[_kind(request)]) for request in requests if request not in _QUESTIONS]
         if differing := [answer for request, answer in answers if answer != request]:
             raise TransportError(
                 f"the server did not do as it was asked, and answered {_names(differing)}",
@@ -227,16 +220,10 @@ class Rfc2217Client:
         if message in self._abandoned and message not in self._requests:
             self._abandoned.remove(message)
         else:
-            self._answers[type(message)] = message
+            self._answers[_kind(message)] = message
         match message:
-            case SetBaud(baud):
-                self.baud = baud
-            case SetDataBits(bits):
-                self.data_bits = bits
-            case SetParity(parity):
-                self.parity = parity
-            case SetStopBits(stop_bits):
-                self.stop_bits = stop_bits
+            case Setting(name, value) if value is not None:
+                self.settings[name] = value
             case NotifyModem(state):
                 self._modem = state
             case Purge() if self._purging:
@@ -251,7 +238,7 @@ class Rfc2217Client:
 
     def _request(self, requests: Sequence[Request]) -> Conversation[None]:
         for request in requests:
-            self._answers.pop(type(request), None)
+            self._answers.pop(_kind(request), None)
             try:
                 self._send_message(request)
             except ValueError as error:
@@ -259,7 +246,7 @@ class Rfc2217Client:
         yield Send(self.take())
 
     def _unanswered(self, requests: Sequence[Request]) -> list[Request]:
-        return [request for request in requests if type(request) not in self._answers]
+        return [request for request in requests if _kind(request) not in self._answers]
 
     def _wait_until(self, condition: Callable[[], bool], within: float) -> Conversation[bool]:
         """Wait until `condition` holds. Return False if the server is silent for `within` seconds before that."""
@@ -274,6 +261,11 @@ class Rfc2217Client:
 
     def _no_answer(self, missing: Sequence[Request]) -> TransportTimeout:
         return TransportTimeout(f"the server did not answer {_names(missing)}", where=self._where)
+
+
+def _kind(message: Message) -> object:
+    """Return what the answer to a request has in common with it."""
+    return message.name if isinstance(message, Setting) else type(message)
 
 
 def _names(messages: Sequence[Message]) -> str:

@@ -7,8 +7,7 @@ to `feed`, and handle each event, in order:
 event                             what the caller does
 ================================  =================================================================================
 `TelnetData`                      write it to the line
-`SetBaud` and the other settings  apply the value, unless it is None; then `answer` with the value in force
-`SetFlow` and the other controls  the same
+`Setting`                         apply the value, unless it is None; then `answer` with the value in force
 `Purge`                           empty the buffers, then `answer` with the event itself
 `NotifyModem(None)`               call `notify_modem(force=True)` with the current state of the modem lines
 `NotifyLine(None)`                call `notify_line(force=True)` with the current state of the line
@@ -29,7 +28,6 @@ from __future__ import annotations
 from fastflight.protocol.rfc2217 import (
     CLIENT,
     SERVER,
-    Control,
     LineMask,
     LineState,
     Message,
@@ -48,7 +46,7 @@ from fastflight.protocol.rfc2217 import (
 )
 from fastflight.protocol.telnet import Command, Negotiated, Option, Subnegotiation, Telnet, TelnetData
 
-Event = TelnetData | Command | Negotiated | Setting | Control | Purge | Notice | Suspend | Resume | Signature
+Event = TelnetData | Command | Negotiated | Setting | Purge | Notice | Suspend | Resume | Signature
 
 # A board's REPL echoes input, so the client's terminal must not echo it too: the server offers ECHO.
 OURS = frozenset({Option.BINARY, Option.ECHO, Option.SUPPRESS_GO_AHEAD, Option.COM_PORT})
@@ -105,7 +103,7 @@ class Rfc2217Server:
         """Return `data` from the line in the form to send to the client."""
         return self._telnet.encode(data)
 
-    def answer(self, in_force: Setting | Control | Purge) -> None:
+    def answer(self, in_force: Setting | Purge) -> None:
         """Answer the oldest unanswered request of this kind with the value in force."""
         self._send(in_force)
 

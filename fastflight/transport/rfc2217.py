@@ -15,17 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fastflight.errors import ProtocolError, TransportError
-from fastflight.protocol.rfc2217 import (
-    ModemState,
-    Purge,
-    SetBaud,
-    SetBreak,
-    SetDataBits,
-    SetDtr,
-    SetParity,
-    SetRts,
-    SetStopBits,
-)
+from fastflight.protocol.rfc2217 import LINE_NAMES, ModemState, Purge, Setting
 from fastflight.protocol.rfc2217_client import Request, Rfc2217Client
 from fastflight.transport import url_parts
 from fastflight.transport.framed import FramedPort
@@ -65,8 +55,8 @@ class Rfc2217Address(LoopAddress):
 
     @property
     def _requests(self) -> list[Request]:
-        line: list[Request] = [SetBaud(self.baud), SetDataBits(None), SetParity(None), SetStopBits(None)]
-        return [*line, *_controls(self.dtr, self.rts, None)]
+        line = [Setting("baud", self.baud), *(Setting(name, None) for name in LINE_NAMES[1:])]
+        return [*line, *_controls(dtr=self.dtr, rts=self.rts)]
 
 
 class Rfc2217Port(FramedPort):
@@ -82,33 +72,28 @@ class Rfc2217Port(FramedPort):
 
     @property
     def bytes_per_second(self) -> float | None:
-        if self._client.baud is None:
-            return None
-        return self.settings.bytes_per_second
+        return self.settings.bytes_per_second if "baud" in self._client.settings else None
 
     @property
     def settings(self) -> LineSettings:
         """The settings that the server last reported, and defaults for those that it never reported."""
-        client, default = self._client, LineSettings()
-        return LineSettings(
-            client.baud or default.baud,
-            client.data_bits or default.data_bits,
-            client.parity or default.parity,
-            client.stop_bits or default.stop_bits,
-        )
+        known = self._client.settings
+        return LineSettings(**{name: known[name] for name in LINE_NAMES if name in known})
 
     def _is_writable(self) -> bool:
         return super()._is_writable() and (not self._client.suspended or self._failure is not None)
 
     async def aconfigure(self, settings: LineSettings, timeout: float) -> None:
         self._check_guard()
-        await self._converse(self._client.insist(_settings(settings), timeout), timeout)
+        requests = [Setting(name, getattr(settings, name)) for name in LINE_NAMES]
+        await self._converse(self._client.insist(requests, timeout), timeout)
 
     async def aassign(
         self, timeout: float, *, dtr: bool | None = None, rts: bool | None = None, sending_break: bool | None = None
     ) -> None:
         self._check_guard()
-        await self._converse(self._client.insist(_controls(dtr, rts, sending_break), timeout), timeout)
+        requests = _controls(dtr=dtr, rts=rts, sending_break=sending_break)
+        await self._converse(self._client.insist(requests, timeout), timeout)
 
     async def apurge(self, timeout: float, *, received: bool = False, unsent: bool = False) -> None:
         self._check_guard()
@@ -119,18 +104,9 @@ class Rfc2217Port(FramedPort):
         return _lines(await self._converse(self._client.modem(timeout), timeout))
 
 
-def _settings(settings: LineSettings) -> list[Request]:
-    return [
-        SetBaud(settings.baud),
-        SetDataBits(settings.data_bits),
-        SetParity(settings.parity),
-        SetStopBits(settings.stop_bits),
-    ]
-
-
-def _controls(dtr: bool | None, rts: bool | None, sending_break: bool | None) -> list[Request]:
-    every: list[SetDtr | SetRts | SetBreak] = [SetDtr(dtr), SetRts(rts), SetBreak(sending_break)]
-    return [control for control in every if control.on is not None]
+def _controls(*, dtr: bool | None, rts: bool | None, sending_break: bool | None = None) -> list[Request]:
+    every = [Setting("dtr", dtr), Setting("rts", rts), Setting("sending_break", sending_break)]
+    return [control for control in every if control.value is not None]
 
 
 def _lines(state: ModemState) -> ModemLines:

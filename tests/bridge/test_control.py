@@ -12,31 +12,32 @@ from fastflight.bridge.channel import Driven
 from fastflight.bridge.control import READY, LineControl
 from fastflight.errors import TransportClosed, TransportError, TransportTimeout
 from fastflight.protocol.rfc2217 import (
-    Control,
     Flow,
     InboundFlow,
     Purge,
-    SetBaud,
-    SetBreak,
-    SetDataBits,
-    SetDtr,
-    SetFlow,
-    SetInboundFlow,
-    SetParity,
-    SetRts,
-    SetStopBits,
     Setting,
 )
 from fastflight.transport import LineSettings, ModemLines
 from fastflight.transport.url import parse_url
 from tests.bridge.memory_line import MemoryControl, MemoryLine
 
-CHANGES: list[Setting] = [SetBaud(921600), SetDataBits(7), SetParity("E"), SetStopBits(2.0)]
-QUESTIONS: list[Setting | Control] = [SetBaud(None), SetDtr(None), SetRts(None), SetBreak(None), SetFlow(None)]
+CHANGES: list[Setting] = [
+    Setting("baud", 921600),
+    Setting("data_bits", 7),
+    Setting("parity", "E"),
+    Setting("stop_bits", 2.0),
+]
+QUESTIONS: list[Setting] = [
+    Setting("baud", None),
+    Setting("dtr", None),
+    Setting("rts", None),
+    Setting("sending_break", None),
+    Setting("flow", None),
+]
 
 
-def apply(line: MemoryLine, *requests: Setting | Control | Purge) -> list[Setting | Control | Purge]:
-    async def run() -> list[Setting | Control | Purge]:
+def apply(line: MemoryLine, *requests: Setting | Purge) -> list[Setting | Purge]:
+    async def run() -> list[Setting | Purge]:
         control = LineControl(line)
         return [await control.apply(request) for request in requests]
 
@@ -45,7 +46,7 @@ def apply(line: MemoryLine, *requests: Setting | Control | Purge) -> list[Settin
 
 @pytest.mark.parametrize("control", [None, MemoryControl()])
 def test_settings_are_in_force_wherever_they_are_asked_for(control: MemoryControl | None) -> None:
-    assert apply(MemoryLine(control=control), *CHANGES, SetBaud(None)) == [*CHANGES, SetBaud(921600)]
+    assert apply(MemoryLine(control=control), *CHANGES, Setting("baud", None)) == [*CHANGES, Setting("baud", 921600)]
     if control is not None:
         assert control.settings == LineSettings(921600, 7, "E", 2.0)
         assert len(control.told) == len(CHANGES)
@@ -54,13 +55,26 @@ def test_settings_are_in_force_wherever_they_are_asked_for(control: MemoryContro
 def test_questions_change_nothing() -> None:
     control = MemoryControl()
     answers = apply(MemoryLine(control=control), *QUESTIONS)
-    assert answers == [SetBaud(115200), SetDtr(True), SetRts(True), SetBreak(False), SetFlow(Flow.NONE)]
+    assert answers == [
+        Setting("baud", 115200),
+        Setting("dtr", True),
+        Setting("rts", True),
+        Setting("sending_break", False),
+        Setting("flow", Flow.NONE),
+    ]
     assert control.told == []
 
 
 def test_control_lines_break_and_purge_reach_the_port_once() -> None:
     control = MemoryControl()
-    requests = [SetDtr(True), SetDtr(False), SetRts(False), SetRts(False), SetBreak(True), SetBreak(False)]
+    requests = [
+        Setting("dtr", True),
+        Setting("dtr", False),
+        Setting("rts", False),
+        Setting("rts", False),
+        Setting("sending_break", True),
+        Setting("sending_break", False),
+    ]
     assert apply(MemoryLine(control=control), *requests, Purge(True, False)) == [*requests, Purge(True, False)]
     # Asserted lines are not asserted anew: that is what opening by pyserial asks for, and no board is to notice.
     assert control.told == [
@@ -75,9 +89,9 @@ def test_control_lines_break_and_purge_reach_the_port_once() -> None:
 def test_control_lines_stay_as_one_client_left_them_and_the_next_one_can_assert_them() -> None:
     control = MemoryControl()
     line = MemoryLine(control=control)
-    assert apply(line, SetDtr(False), SetRts(False)) == [SetDtr(False), SetRts(False)]
+    assert apply(line, Setting("dtr", False), Setting("rts", False)) == [Setting("dtr", False), Setting("rts", False)]
     # Boards with USB of their own are silent until DTR is asserted.
-    assert apply(line, SetDtr(None), SetDtr(True)) == [SetDtr(False), SetDtr(True)]
+    assert apply(line, Setting("dtr", None), Setting("dtr", True)) == [Setting("dtr", False), Setting("dtr", True)]
     assert control.told == [{"dtr": False}, {"rts": False}, {"dtr": True}]
 
 
@@ -87,8 +101,14 @@ def test_control_lines_that_the_url_leaves_low_can_be_asserted(scheme: str) -> N
     line = MemoryLine(control=control)
     line.driven = Driven.at_first(parse_url(f"{scheme}?dtr=0&rts=0"))
     # As esptool resets a board, which a line that stays low would not do.
-    requests = [SetDtr(None), SetDtr(False), SetRts(True), SetDtr(True), SetRts(False)]
-    assert apply(line, *requests) == [SetDtr(False), *requests[1:]]
+    requests = [
+        Setting("dtr", None),
+        Setting("dtr", False),
+        Setting("rts", True),
+        Setting("dtr", True),
+        Setting("rts", False),
+    ]
+    assert apply(line, *requests) == [Setting("dtr", False), *requests[1:]]
     assert control.told == [{"rts": True}, {"dtr": True}, {"rts": False}]
 
 
@@ -97,13 +117,17 @@ def test_control_lines_that_a_remote_server_has_kept_are_taken_to_be_asserted() 
     control = MemoryControl()
     line = MemoryLine(control=control)
     line.driven = Driven.at_first(parse_url("rfc2217://127.0.0.1:1"))
-    assert apply(line, SetDtr(None), SetDtr(True), SetRts(True)) == [SetDtr(True), SetDtr(True), SetRts(True)]
+    assert apply(line, Setting("dtr", None), Setting("dtr", True), Setting("rts", True)) == [
+        Setting("dtr", True),
+        Setting("dtr", True),
+        Setting("rts", True),
+    ]
     assert control.told == []
 
 
 def test_flow_control_is_never_said_to_be_in_force() -> None:
-    answers = apply(MemoryLine(), SetFlow(Flow.HARDWARE), SetInboundFlow(InboundFlow.XON_XOFF))
-    assert answers == [SetFlow(Flow.NONE), SetInboundFlow(InboundFlow.NONE)]
+    answers = apply(MemoryLine(), Setting("flow", Flow.HARDWARE), Setting("inbound_flow", InboundFlow.XON_XOFF))
+    assert answers == [Setting("flow", Flow.NONE), Setting("inbound_flow", InboundFlow.NONE)]
 
 
 class Refusing(MemoryControl):
@@ -127,7 +151,11 @@ class Refusing(MemoryControl):
 
 def test_a_speed_that_a_port_cannot_do_is_not_in_force_and_lines_that_it_lacks_are_played() -> None:
     line = MemoryLine(control=Refusing(TransportError("cannot")))
-    assert apply(line, SetBaud(7), SetDtr(False), SetDtr(None)) == [SetBaud(115200), SetDtr(False), SetDtr(False)]
+    assert apply(line, Setting("baud", 7), Setting("dtr", False), Setting("dtr", None)) == [
+        Setting("baud", 115200),
+        Setting("dtr", False),
+        Setting("dtr", False),
+    ]
     assert asyncio.run(LineControl(line).modem()) == READY
     asyncio.run(LineControl(line).send_break())
 
@@ -135,7 +163,7 @@ def test_a_speed_that_a_port_cannot_do_is_not_in_force_and_lines_that_it_lacks_a
 def test_a_port_that_is_gone_is_no_answer() -> None:
     line = MemoryLine(control=Refusing(TransportClosed("unplugged")))
     with pytest.raises(TransportClosed):
-        apply(line, SetBaud(7))
+        apply(line, Setting("baud", 7))
     with pytest.raises(TransportClosed):
         asyncio.run(LineControl(line).modem())
 

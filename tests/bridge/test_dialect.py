@@ -20,7 +20,7 @@ from fastflight.protocol.rfc2217 import (
     NotifyLine,
     NotifyModem,
     Resume,
-    SetBaud,
+    Setting,
     Suspend,
     decode,
     encode,
@@ -86,10 +86,10 @@ def test_data_and_requests_keep_their_order(size: int) -> None:
     control.aconfigure = _noting(control, line, written)  # type: ignore[method-assign]
 
     async def test(dialect: Rfc2217, peer: DialectPeer) -> None:
-        wire = peer.telnet.encode(EVERY_BYTE) + peer.say(SetBaud(9600)) + peer.telnet.encode(EVERY_BYTE)
+        wire = peer.telnet.encode(EVERY_BYTE) + peer.say(Setting("baud", 9600)) + peer.telnet.encode(EVERY_BYTE)
         for start in range(0, len(wire), size):
             await dialect.carry(wire[start : start + size], line, peer.hear)
-        assert peer.told == [SetBaud(9600)]
+        assert peer.told == [Setting("baud", 9600)]
 
     talk(line, test)
     assert line.written == EVERY_BYTE * 2

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
 from fastflight.errors import ProtocolError, TransportError, TransportTimeout
 from fastflight.protocol.conversation import Conversation, Receive, Send
 from fastflight.protocol.rfc2217 import (
+    LINE_NAMES,
     SERVER,
     ModemState,
     NotifyModem,
     Purge,
-    SetBaud,
-    SetDataBits,
-    SetDtr,
-    SetParity,
-    SetRts,
-    SetStopBits,
+    Setting,
     Signature,
     Suspend,
     encode,
@@ -30,22 +26,17 @@ from fastflight.protocol.telnet import Option, TelnetCode, TelnetData
 
 T = TypeVar("T")
 
-QUESTIONS: list[Request] = [SetBaud(None), SetDataBits(None), SetParity(None), SetStopBits(None)]
+AT_FIRST: dict[str, Any] = {"baud": 9600, "data_bits": 8, "parity": "N", "stop_bits": 1.0}
+QUESTIONS: list[Request] = [Setting(name, None) for name in LINE_NAMES]
 DONT_COM_PORT = bytes([0xFF, TelnetCode.DONT, Option.COM_PORT])
 
 
 def obliging(server: Rfc2217Server, event: Event) -> None:
     """Does all that it is asked, from 9600 8N1 on."""
     match event:
-        case SetBaud(baud):
-            server.answer(SetBaud(baud or 9600))
-        case SetDataBits(bits):
-            server.answer(SetDataBits(bits or 8))
-        case SetParity(parity):
-            server.answer(SetParity(parity or "N"))
-        case SetStopBits(bits):
-            server.answer(SetStopBits(bits or 1.0))
-        case SetDtr() | SetRts() | Purge():
+        case Setting(name, value):
+            server.answer(Setting(name, AT_FIRST.get(name) if value is None else value))
+        case Purge():
             server.answer(event)
         case NotifyModem():
             server.notify_modem(cts=True, dsr=False, ri=False, cd=False, force=True)
@@ -96,8 +87,14 @@ def opened(react: Callable[[Rfc2217Server, Event], None] = obliging) -> Exchange
     return exchange
 
 
-def mute(*kinds: type) -> Callable[[Rfc2217Server, Event], None]:
-    return lambda server, event: None if isinstance(event, kinds) else obliging(server, event)
+def mute(*kinds: str | type) -> Callable[[Rfc2217Server, Event], None]:
+    """Does not answer settings of these names, or messages of these types."""
+    return lambda server, event: None if getattr(event, "name", type(event)) in kinds else obliging(server, event)
+
+
+def always_9600(server: Rfc2217Server, event: Event) -> None:
+    is_speed = isinstance(event, Setting) and event.name == "baud"
+    obliging(server, Setting("baud", 9600) if is_speed else event)
 
 
 def test_opening_takes_one_round_trip_and_changes_nothing() -> None:
@@ -105,17 +102,17 @@ def test_opening_takes_one_round_trip_and_changes_nothing() -> None:
     exchange.run(exchange.client.open(QUESTIONS, 3.0))
     assert exchange.log == ["send", "receive"]
     client = exchange.client
-    assert (client.baud, client.data_bits, client.parity, client.stop_bits) == (9600, 8, "N", 1.0)
-    assert [event for event in exchange.asked if isinstance(event, SetDtr | SetRts | Purge)] == []
+    assert client.settings == AT_FIRST
+    assert [event for event in exchange.asked if isinstance(event, Setting | Purge)] == QUESTIONS
     assert exchange.server.encode(b"\r") == exchange.client.encode(b"\r") == b"\r"
 
 
 def test_opening_with_orders() -> None:
     exchange = Exchange()
-    exchange.run(exchange.client.open([SetBaud(300), SetDtr(False)], 3.0))
+    exchange.run(exchange.client.open([Setting("baud", 300), Setting("dtr", False)], 3.0))
     assert exchange.log == ["send", "receive"]
-    assert exchange.client.baud == 300
-    assert SetDtr(False) in exchange.asked
+    assert exchange.client.settings["baud"] == 300
+    assert Setting("dtr", False) in exchange.asked
 
 
 def test_a_server_that_refuses() -> None:
@@ -152,100 +149,100 @@ def test_what_a_server_overheard_before_it_agreed_is_said_again() -> None:
             obliging(server, event)
 
     exchange = Exchange(hard_of_hearing)
-    exchange.run(exchange.client.open([SetBaud(300)], 3.0))
+    exchange.run(exchange.client.open([Setting("baud", 300)], 3.0))
     assert exchange.log == ["send", "receive", "receive", "send", "receive"]
-    assert exchange.client.baud == 300
+    assert exchange.client.settings["baud"] == 300
 
 
 def test_a_question_may_stay_open() -> None:
-    exchange = Exchange(mute(SetStopBits))
+    exchange = Exchange(mute("stop_bits"))
     exchange.run(exchange.client.open(QUESTIONS, 3.0))
-    assert (exchange.client.baud, exchange.client.stop_bits) == (9600, None)
+    assert exchange.client.settings == {"baud": 9600, "data_bits": 8, "parity": "N"}
 
 
 def test_an_order_may_not() -> None:
-    exchange = Exchange(mute(SetRts, SetStopBits))
-    with pytest.raises(TransportTimeout, match=r"the server did not answer SetRts\(on=True\)$"):
-        exchange.run(exchange.client.open([*QUESTIONS, SetRts(True)], 3.0))
+    exchange = Exchange(mute("rts", "stop_bits"))
+    with pytest.raises(TransportTimeout, match=r"the server did not answer rts=True$"):
+        exchange.run(exchange.client.open([*QUESTIONS, Setting("rts", True)], 3.0))
 
 
 def test_opening_at_a_speed_that_the_server_does_not_take() -> None:
-    exchange = Exchange(lambda server, event: server.answer(SetBaud(9600)) if isinstance(event, SetBaud) else None)
-    with pytest.raises(TransportError, match=r"did not do as it was asked, and answered SetBaud\(baud=9600\)"):
-        exchange.run(exchange.client.open([SetBaud(12_000_000)], 3.0))
+    exchange = Exchange(always_9600)
+    with pytest.raises(TransportError, match=r"did not do as it was asked, and answered baud=9600"):
+        exchange.run(exchange.client.open([Setting("baud", 12_000_000)], 3.0))
 
 
 def test_insisting() -> None:
     exchange = opened()
-    exchange.run(exchange.client.insist([SetBaud(300), SetParity("E")], 3.0))
+    exchange.run(exchange.client.insist([Setting("baud", 300), Setting("parity", "E")], 3.0))
     assert exchange.log == ["send", "receive"]
-    assert (exchange.client.baud, exchange.client.parity) == (300, "E")
+    assert [exchange.client.settings[name] for name in ("baud", "parity")] == [300, "E"]
 
 
 def test_insisting_in_vain_tells_what_is_in_force() -> None:
-    exchange = opened(lambda server, event: obliging(server, SetBaud(9600) if isinstance(event, SetBaud) else event))
-    with pytest.raises(TransportError, match=r"answered SetBaud\(baud=9600\)"):
-        exchange.run(exchange.client.insist([SetBaud(300), SetParity("E")], 3.0))
-    assert (exchange.client.baud, exchange.client.parity) == (9600, "E")
+    exchange = opened(always_9600)
+    with pytest.raises(TransportError, match=r"answered baud=9600"):
+        exchange.run(exchange.client.insist([Setting("baud", 300), Setting("parity", "E")], 3.0))
+    assert [exchange.client.settings[name] for name in ("baud", "parity")] == [9600, "E"]
 
 
 def test_what_lacks_an_answer_is_named() -> None:
-    exchange = opened(mute(SetDtr))
-    with pytest.raises(TransportTimeout, match=r"did not answer SetDtr\(on=True\)$"):
-        exchange.run(exchange.client.insist([SetDtr(True), SetRts(True)], 3.0))
+    exchange = opened(mute("dtr"))
+    with pytest.raises(TransportTimeout, match=r"did not answer dtr=True$"):
+        exchange.run(exchange.client.insist([Setting("dtr", True), Setting("rts", True)], 3.0))
 
 
 def test_an_answer_that_comes_too_late_is_none_to_the_next_request() -> None:
     exchange = opened()
     client, server = exchange.client, exchange.server
 
-    def answered(*answers: SetBaud) -> None:
+    def answered(*answers: Setting) -> None:
         for answer in answers:
             server.answer(answer)
         client.feed(server.take())
 
     exchange._react = lambda server, event: None
-    with pytest.raises(TransportTimeout, match="did not answer SetBaud"):
-        exchange.run(client.insist([SetBaud(300)], 3.0))
-    insisting = client.insist([SetBaud(600)], 3.0)
+    with pytest.raises(TransportTimeout, match="did not answer baud"):
+        exchange.run(client.insist([Setting("baud", 300)], 3.0))
+    insisting = client.insist([Setting("baud", 600)], 3.0)
     assert isinstance(next(insisting), Send)
     assert isinstance(insisting.send(b""), Receive)
-    answered(SetBaud(300))
-    assert client.baud == 300
+    answered(Setting("baud", 300))
+    assert client.settings["baud"] == 300
     assert isinstance(insisting.send(b""), Receive)
-    answered(SetBaud(600))
+    answered(Setting("baud", 600))
     with pytest.raises(StopIteration):
         insisting.send(b"")
-    assert client.baud == 600
+    assert client.settings["baud"] == 600
 
 
 def test_what_is_asked_for_again_is_answered_once() -> None:
     """A server that says nothing to the first request may say something to the second."""
-    exchange = opened(mute(SetBaud))
-    with pytest.raises(TransportTimeout, match="did not answer SetBaud"):
-        exchange.run(exchange.client.insist([SetBaud(300)], 3.0))
+    exchange = opened(mute("baud"))
+    with pytest.raises(TransportTimeout, match="did not answer baud"):
+        exchange.run(exchange.client.insist([Setting("baud", 300)], 3.0))
     exchange._react = obliging
-    exchange.run(exchange.client.insist([SetBaud(300)], 3.0))
-    assert exchange.client.baud == 300
+    exchange.run(exchange.client.insist([Setting("baud", 300)], 3.0))
+    assert exchange.client.settings["baud"] == 300
 
 
 def test_what_cannot_be_said_is_a_transport_error() -> None:
     exchange = opened()
-    with pytest.raises(TransportError, match=r"cannot say SetDataBits\(bits=9\)"):
-        exchange.run(exchange.client.insist([SetDataBits(9)], 3.0))
+    with pytest.raises(TransportError, match=r"cannot say data_bits=9"):
+        exchange.run(exchange.client.insist([Setting("data_bits", 9)], 3.0))
     assert not exchange.client.unsent
 
 
 def test_data_between_answers_keeps_its_place() -> None:
     def talking(server: Rfc2217Server, event: Event) -> None:
         obliging(server, event)
-        if isinstance(event, SetBaud):
+        if isinstance(event, Setting) and event.name == "baud":
             exchange.client.feed(server.take() + server.encode(b"\xff board "))
 
     exchange = opened()
     exchange._react = talking
     exchange.client.feed(exchange.server.encode(b"the"))
-    exchange.run(exchange.client.insist([SetBaud(300)], 3.0))
+    exchange.run(exchange.client.insist([Setting("baud", 300)], 3.0))
     exchange.client.feed(exchange.server.encode(b"talks"))
     assert exchange.client.unread
     assert exchange.client.read() == b"the\xff board talks"
@@ -284,7 +281,7 @@ def test_modem_lines_that_are_told_only_when_they_change() -> None:
 
 def test_a_server_that_floods_instead_of_answering() -> None:
     client = Rfc2217Client("here")
-    conversation = client.exchange([SetBaud(300)], 3.0)
+    conversation = client.exchange([Setting("baud", 300)], 3.0)
     next(conversation)
     step = conversation.send(b"")
     with pytest.raises(ProtocolError, match="and no answer"):

@@ -19,9 +19,7 @@ from fastflight.protocol.rfc2217 import (
     NotifyModem,
     Purge,
     Resume,
-    SetBaud,
-    SetDtr,
-    SetFlow,
+    Setting,
     Signature,
     Suspend,
     encode,
@@ -73,22 +71,28 @@ def test_a_client_that_agrees_is_to_be_told_the_lines() -> None:
 
 
 def test_settings_are_the_callers_to_apply(server: Rfc2217Server) -> None:
-    assert server.feed(b"a" + wire(SetBaud(9600)) + b"b") == [TelnetData(b"a"), SetBaud(9600), TelnetData(b"b")]
+    assert server.feed(b"a" + wire(Setting("baud", 9600)) + b"b") == [
+        TelnetData(b"a"),
+        Setting("baud", 9600),
+        TelnetData(b"b"),
+    ]
     assert server.take() == b""
-    server.answer(SetBaud(4800))
-    assert server.take() == wire(SetBaud(4800), SERVER)
+    server.answer(Setting("baud", 4800))
+    assert server.take() == wire(Setting("baud", 4800), SERVER)
 
 
-@pytest.mark.parametrize("request_", [SetBaud(None), SetFlow(Flow.HARDWARE), SetDtr(None), Purge(True, True)])
+@pytest.mark.parametrize(
+    "request_", [Setting("baud", None), Setting("flow", Flow.HARDWARE), Setting("dtr", None), Purge(True, True)]
+)
 def test_questions_and_orders_are_the_callers_to_answer(server: Rfc2217Server, request_: Event) -> None:
-    assert isinstance(request_, SetBaud | SetFlow | SetDtr | Purge)
+    assert isinstance(request_, Setting | Purge)
     assert server.feed(wire(request_)) == [request_]
     assert not server.take()
 
 
 def test_a_baud_rate_full_of_0xff_crosses_both_ways(server: Rfc2217Server) -> None:
-    assert server.feed(wire(SetBaud(0x00FFFFFF))) == [SetBaud(0x00FFFFFF)]
-    server.answer(SetBaud(0x00FFFFFF))
+    assert server.feed(wire(Setting("baud", 0x00FFFFFF))) == [Setting("baud", 0x00FFFFFF)]
+    server.answer(Setting("baud", 0x00FFFFFF))
     assert server.take() == b"\xff\xfa\x2c\x65\x00\xff\xff\xff\xff\xff\xff\xff\xf0"
 
 
@@ -173,7 +177,7 @@ def test_other_subnegotiations_are_skipped(server: Rfc2217Server) -> None:
 
 @given(st.binary(), st.lists(st.integers(0, 200)))
 def test_garbage_is_no_error_and_any_split_the_same(garbage: bytes, cuts: list[int]) -> None:
-    data = garbage.join([wire(SetBaud(300)), AGREEMENT, wire(Suspend()), b"text", wire(Signature())])
+    data = garbage.join([wire(Setting("baud", 300)), AGREEMENT, wire(Suspend()), b"text", wire(Signature())])
     whole, parts = Rfc2217Server(), Rfc2217Server()
     expected = whole.feed(data)
     ends = sorted(min(cut, len(data)) for cut in cuts)

@@ -11,6 +11,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from typing import Any
 
 from fastflight.protocol.rfc2217 import (
     Flow,
@@ -19,46 +20,37 @@ from fastflight.protocol.rfc2217 import (
     NotifyLine,
     NotifyModem,
     Purge,
-    SetBaud,
-    SetBreak,
-    SetDataBits,
-    SetDtr,
-    SetFlow,
-    SetInboundFlow,
-    SetParity,
-    SetRts,
-    SetStopBits,
+    Setting,
 )
 from fastflight.protocol.rfc2217_server import Event, Rfc2217Server
 from fastflight.protocol.telnet import TelnetData
 from fastflight.transport import Address, parse_url
 from tests.transport.peers import GOODBYE
 
-Value = SetBaud | SetDataBits | SetParity | SetStopBits | SetFlow | SetInboundFlow | SetBreak | SetDtr | SetRts
 # Before anybody asks for others.
-IN_FORCE: dict[type, Value] = {
-    SetBaud: SetBaud(9600),
-    SetDataBits: SetDataBits(8),
-    SetParity: SetParity("N"),
-    SetStopBits: SetStopBits(1.0),
-    SetFlow: SetFlow(Flow.NONE),
-    SetInboundFlow: SetInboundFlow(InboundFlow.NONE),
-    SetBreak: SetBreak(False),
-    SetDtr: SetDtr(True),
-    SetRts: SetRts(True),
+IN_FORCE: dict[str, Any] = {
+    "baud": 9600,
+    "data_bits": 8,
+    "parity": "N",
+    "stop_bits": 1.0,
+    "flow": Flow.NONE,
+    "inbound_flow": InboundFlow.NONE,
+    "sending_break": False,
+    "dtr": True,
+    "rts": True,
 }
 
 
 class Rfc2217Peer(threading.Thread):
     """Serves one client after the other. `asked` is all that they wanted, `in_force` what came of it.
 
-    Values of the kinds in `keeps` cannot be changed, requests of the kinds in `mute` are not answered.
+    The settings in `keeps` cannot be changed; requests for those in `mute` are not answered.
     """
 
     def __init__(self, echo: bool = True) -> None:
         super().__init__(name="RFC 2217 peer")
-        self.keeps: set[type] = set()
-        self.mute: set[type] = set()
+        self.keeps: set[str] = set()
+        self.mute: set[str] = set()
         self.asked: list[Event] = []
         self.in_force = dict(IN_FORCE)
         self._echo = echo
@@ -112,8 +104,6 @@ class Rfc2217Peer(threading.Thread):
 
     def _carry_out(self, server: Rfc2217Server, event: Event) -> None:
         self.asked.append(event)
-        if type(event) in self.mute:
-            return
         match event:
             case Purge():
                 server.answer(event)
@@ -121,20 +111,10 @@ class Rfc2217Peer(threading.Thread):
                 server.notify_modem(cts=True, dsr=False, ri=False, cd=True, force=True)
             case NotifyLine():
                 server.notify_line(LineState.HOLDING_EMPTY, force=True)
-            case (
-                SetBaud(value)
-                | SetDataBits(value)
-                | SetParity(value)
-                | SetStopBits(value)
-                | SetFlow(value)
-                | SetInboundFlow(value)
-                | SetBreak(value)
-                | SetDtr(value)
-                | SetRts(value)
-            ):
-                if value is not None and type(event) not in self.keeps:
-                    self.in_force[type(event)] = event
-                server.answer(self.in_force[type(event)])
+            case Setting(name, value) if name not in self.mute:
+                if value is not None and name not in self.keeps:
+                    self.in_force[name] = value
+                server.answer(Setting(name, self.in_force[name]))
 
 
 @contextmanager

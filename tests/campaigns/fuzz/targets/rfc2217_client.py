@@ -10,12 +10,7 @@ from fastflight.protocol.rfc2217 import (
     SERVER,
     Message,
     Purge,
-    SetBaud,
-    SetDataBits,
-    SetDtr,
-    SetParity,
-    SetRts,
-    SetStopBits,
+    Setting,
     decode,
     encode,
 )
@@ -24,18 +19,24 @@ from tests.campaigns.fuzz.material import Material
 from tests.campaigns.fuzz.random_peer import converse
 from tests.campaigns.fuzz.target import Target
 
-ORDERS = (SetBaud(115_200), SetDataBits(8), SetParity("N"), SetStopBits(1.0))
-QUESTIONS = (SetBaud(None), SetDataBits(None), SetParity(None), SetStopBits(None))
+ORDERS = (Setting("baud", 115_200), Setting("data_bits", 8), Setting("parity", "N"), Setting("stop_bits", 1.0))
+QUESTIONS = (Setting("baud", None), Setting("data_bits", None), Setting("parity", None), Setting("stop_bits", None))
 CONVERSATIONS: tuple[Callable[[Rfc2217Client], Conversation[object]], ...] = (
     lambda client: client.open(QUESTIONS, 3.0),
     lambda client: client.open(ORDERS, 3.0),
-    lambda client: client.exchange([SetDtr(True), SetRts(False)], 3.0),
-    lambda client: client.insist([SetBaud(9600)], 3.0),
+    lambda client: client.exchange([Setting("dtr", True), Setting("rts", False)], 3.0),
+    lambda client: client.insist([Setting("baud", 9600)], 3.0),
     lambda client: client.purge(Purge(True, True), 3.0),
     lambda client: client.modem(3.0),
 )
 AGREES = b"\xff\xfd\x2c\xff\xfd\x00\xff\xfb\x00\xff\xfd\x03\xff\xfb\x03"
-MESSAGES: tuple[Message, ...] = (*ORDERS, SetBaud(9600), SetDtr(True), SetRts(False), Purge(True, True))
+MESSAGES: tuple[Message, ...] = (
+    *ORDERS,
+    Setting("baud", 9600),
+    Setting("dtr", True),
+    Setting("rts", False),
+    Purge(True, True),
+)
 
 
 def run(data: bytes) -> None:
