@@ -95,7 +95,7 @@ class StreamRegistry:
         """A context for a call `name` on `device` that is not a stream. Calls are admitted by a limit of their own."""
         ticket = CallTicket()
         ticket.peer = peer
-        with self._logged(name, device, client_name()):
+        with self._logged(name, device, client_name):
             self._admission.acquire(ticket, device, client_name, has_left)
             try:
                 yield
@@ -126,7 +126,7 @@ class StreamRegistry:
 
             return wrapped
 
-        with self._logged(name, device, client_name()):
+        with self._logged(name, device, client_name):
             await self._admission.aacquire(ticket, device, client_name)
             try:
                 yield until_done
@@ -280,7 +280,7 @@ class StreamRegistry:
         }
 
     @contextmanager
-    def _logged(self, name: str, device: str | None, identity: str) -> Iterator[None]:
+    def _logged(self, name: str, device: str | None, client_name: Callable[[], str]) -> Iterator[None]:
         """A context for a call, which logs and counts it at its end."""
         trace, began = current(), time.perf_counter()
         outcome, failure = "finished", None
@@ -294,16 +294,20 @@ class StreamRegistry:
             raise
         finally:
             seconds = time.perf_counter() - began
-            self._count_call(name, outcome, failure)
-            self._request_log.ended(
-                name,
-                trace=trace,
-                device=device,
-                identity=identity,
-                outcome=outcome,
-                seconds=seconds,
-                error=failure,
-            )
+            with self._lock:
+                self._calls[name, outcome] += 1
+                if failure is not None:
+                    self._errors[code_of(failure)] += 1
+            if failure is not None or self._request_log.in_detail:
+                self._request_log.ended(
+                    name,
+                    trace=trace,
+                    device=device,
+                    identity=client_name(),
+                    outcome=outcome,
+                    seconds=seconds,
+                    error=failure,
+                )
 
     def _new_stream(
         self,
@@ -327,12 +331,6 @@ class StreamRegistry:
     def _begin_counts(self, stream: Stream) -> dict[str, int]:
         self._durations[stream.resolved.request.type] = DurationHistogram()
         return self._counts.setdefault(stream.resolved.request.type, dict.fromkeys((*ENDED, "rejected"), 0))
-
-    def _count_call(self, name: str, outcome: str, failure: BaseException | None) -> None:
-        with self._lock:
-            self._calls[name, outcome] += 1
-            if failure is not None:
-                self._errors[code_of(failure)] += 1
 
     def metrics(self) -> Iterator[Metric]:
         """Yield the metrics of streams and calls, and of their limits."""

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.flight as flight
@@ -38,10 +38,12 @@ from fastflight.server.status import mapped, mapped_plainly
 from fastflight.service import Catalog
 from fastflight.service.requests import Doing, Request
 from fastflight.service.resolve import RequestResolver, ResolvedRequest
-from fastflight.service.source import DataSource, Estimate
+from fastflight.service.source import DataSource
 
 if TYPE_CHECKING:
     from fastflight.server.flight_sql import FlightSql
+
+T = TypeVar("T")
 
 log = structlog.get_logger(__name__)
 
@@ -121,17 +123,12 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         self, context: flight.ServerCallContext, descriptor: flight.FlightDescriptor
     ) -> flight.FlightInfo:
         with mapped():
-            described, descriptor = self._describe("get_flight_info", descriptor, context)
-            if isinstance(described, SqlAnswer):
-                return described.info(descriptor)
-            return listing.info(*described, self._catalog, descriptor)
+            return self._describe("get_flight_info", descriptor, context, SqlAnswer.info, listing.described)
 
     def get_schema(self, context: flight.ServerCallContext, descriptor: flight.FlightDescriptor) -> flight.SchemaResult:
         with mapped_plainly():
-            described, _ = self._describe("get_schema", descriptor, context)
-            if isinstance(described, SqlAnswer):
-                return flight.SchemaResult(described.schema)
-            return flight.SchemaResult(listing.schema(*described))
+            schema = self._describe("get_schema", descriptor, context, lambda sql, _: sql.schema, listing.schema)
+            return flight.SchemaResult(schema)
 
     def do_get(self, context: flight.ServerCallContext, ticket: flight.Ticket) -> flight.FlightDataStream:
         with mapped():
@@ -236,22 +233,27 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
             stream.close("finished")
 
     def _describe(
-        self, name: str, descriptor: flight.FlightDescriptor, context: flight.ServerCallContext
-    ) -> tuple[tuple[Request, Estimate] | SqlAnswer, flight.FlightDescriptor]:
-        """Return the request of a descriptor with what its source knows of the answer, and the descriptor to show.
+        self,
+        name: str,
+        descriptor: flight.FlightDescriptor,
+        context: flight.ServerCallContext,
+        of_sql: Callable[[SqlAnswer, flight.FlightDescriptor], T],
+        of_source: Callable[[ResolvedRequest, flight.FlightDescriptor], T],
+    ) -> T:
+        """Return what `of_source` makes of a request and its descriptor.
 
-        For a command of Flight SQL whose schema is known, return its answer in place of the request.
+        For a command of Flight SQL whose schema is known, that is what `of_sql` makes of its answer.
         """
         identity = self._identify(context)
         self._registry.refuse_while_draining()
         if is_flight_sql(descriptor.command):
             answer = self._sql.resolve(descriptor.command, identity)
             if answer.schema is not None:
-                return answer, descriptor
+                return of_sql(answer, descriptor)
             descriptor = flight.FlightDescriptor.for_command(answer.ticket)
         resolved = self._restrict(identity, "describe", listing.resolve(descriptor, self._resolver))
         with self._call(name, resolved.device, identity, context):
-            return (resolved.request, listing.estimate(resolved.request, self._catalog)), descriptor
+            return of_source(resolved, descriptor)
 
     def _sql_metadata(
         self, ticket: bytes, identity: Identity, context: flight.ServerCallContext

@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from functools import partial
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.flight as flight
@@ -23,7 +24,7 @@ from fastflight.errors import RequestError
 from fastflight.service import Catalog, decode, encode
 from fastflight.service.requests import DeviceFile, FleetFile, Recording, Request
 from fastflight.service.resolve import RequestResolver, ResolvedRequest, plain
-from fastflight.service.source import Estimate
+from fastflight.service.source import Estimate, Parts
 
 # A glob over names. Matching is linear in it for each name.
 MAX_GLOB_BYTES = 1024
@@ -47,7 +48,7 @@ def flights(criteria: bytes, catalog: Catalog, authority: Authority, identity: I
     """
     if criteria.lstrip().startswith(b"{"):
         request = authority.authorize(identity, decode(criteria, catalog), "describe")
-        yield info(request, estimate(request, catalog), catalog)
+        yield info(request, catalog.source_of(request).describe(request), catalog)
         return
     glob = _glob(criteria)
     visible = Listing(authority, identity)
@@ -78,26 +79,41 @@ def _takes(visible: Listing, kind: type[Request], glob: str, device: str) -> boo
     return wanted and visible.takes(kind, device)
 
 
-def estimate(request: Request, catalog: Catalog) -> Estimate:
-    """Return what the request's source knows of the answer without reading it."""
-    return catalog.source_of(request).describe(request)
-
-
-def schema(request: Request, known: Estimate) -> pa.Schema:
-    """Return the answer's schema. Raise `RequestError` if it is known only by reading."""
+def schema(resolved: ResolvedRequest, descriptor: flight.FlightDescriptor) -> pa.Schema:
+    """Return the schema of a request's answer. Raise `RequestError` if it is known only by reading."""
+    known = resolved.source.describe(resolved.request)
     if known.schema is None:
-        raise RequestError("the schema is known only by reading", where=name(request), hint="Use do_get")
+        raise RequestError("the schema is known only by reading", where=name(resolved.request), hint="Use do_get")
     return plain(known.schema)
 
 
-def info(
-    request: Request, known: Estimate, catalog: Catalog, descriptor: flight.FlightDescriptor | None = None
-) -> flight.FlightInfo:
+def info(request: Request, known: Estimate, catalog: Catalog) -> flight.FlightInfo:
     """Return the flight of a request, with an endpoint for each part that can be read by itself."""
-    divided = catalog.source_of(request).parts(request, known)
+    return _info(request, known, catalog.source_of(request).parts(request, known), _descriptor(request))
+
+
+def described(resolved: ResolvedRequest, descriptor: flight.FlightDescriptor) -> flight.FlightInfo:
+    """Return the flight of a request that has this descriptor: the last one again, if it is still true."""
+    known = resolved.source.describe(resolved.request)
+    divided = resolved.source.parts(resolved.request, known)
+    last = resolved.last_flight
+    if last is None or not _is_same(last[0], known) or last[1] != divided:
+        last = known, divided, _info(resolved.request, known, divided, descriptor)
+        resolved.last_flight = last
+    return last[2]
+
+
+def _is_same(known: Estimate, other: Estimate) -> bool:
+    # The equality of schemas does not include their metadata.
+    return known == other and (known.schema is None or known.schema.equals(other.schema, check_metadata=True))
+
+
+def _info(
+    request: Request, known: Estimate, divided: Parts[Any], descriptor: flight.FlightDescriptor
+) -> flight.FlightInfo:
     return flight.FlightInfo(
         plain(known.schema or pa.schema([])),
-        descriptor or _descriptor(request),
+        descriptor,
         [flight.FlightEndpoint(encode(part.request), list(part.locations)) for part in divided.parts],
         known.rows,
         known.bytes,

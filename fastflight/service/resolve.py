@@ -12,7 +12,7 @@ import pyarrow as pa
 from fastflight.service.catalog import Catalog
 from fastflight.service.choices import Mode
 from fastflight.service.requests import MAX_BATCH_ROWS, Request
-from fastflight.service.source import DataSource
+from fastflight.service.source import DataSource, Estimate, Parts
 from fastflight.service.wire import decode, decode_path, encode
 
 # Few requests are repeated: those of a dashboard's panels, or of a benchmark.
@@ -52,7 +52,8 @@ def plain(schema: pa.Schema) -> pa.Schema:
 class ResolvedRequest:
     """A request, the source that serves it, its ticket in canonical form, and the device it is about.
 
-    `last_schema` is the schema of the last answer: the next answer most often has the same one.
+    `last_schema` is the schema of the last answer: the next answer most often has the same one. `last_flight` is the
+    last answer to get_flight_info, and what it was made of.
     """
 
     request: Request
@@ -60,6 +61,7 @@ class ResolvedRequest:
     ticket: bytes
     device: str | None
     last_schema: AnswerSchema | None = field(default=None, compare=False, repr=False)
+    last_flight: tuple[Estimate, Parts[Any], Any] | None = field(init=False, default=None, compare=False, repr=False)
     max_batch_rows: int = field(init=False)
     """The request's limit for the rows of a batch, or the limit of all requests."""
 

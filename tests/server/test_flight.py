@@ -12,8 +12,10 @@ import pyarrow.flight as flight
 import pytest
 
 import fastflight.server
+from fastflight.service import DataSource
+from fastflight.service.source import Estimate
 
-from .conftest import SOON, TrialServer
+from .conftest import SOON, Trial, TrialServer, trial_server
 
 
 def ticket(**keys: object) -> flight.Ticket:
@@ -69,6 +71,31 @@ def test_a_source_that_does_not_describe_itself(running: TrialServer) -> None:
     assert running.client.get_flight_info(descriptor).total_records == -1
     with pytest.raises(pa.ArrowInvalid, match="known only by reading"):
         running.client.get_schema(descriptor)
+
+
+@pytest.mark.parametrize(
+    "later",
+    [
+        Estimate(pa.schema({"a": pa.int32()}), rows=2),
+        Estimate(pa.schema({"a": pa.int32()}, metadata={"of": "today"}), rows=1),
+        Estimate(pa.schema({"a": pa.int32()}), rows=1, note={"busy": "somebody"}),
+    ],
+)
+def test_a_flight_that_has_changed_is_described_anew(later: Estimate) -> None:
+    class Changing(DataSource[Trial]):
+        request = Trial
+        known = Estimate(pa.schema({"a": pa.int32()}), rows=1)
+
+        def describe(self, request: Trial) -> Estimate:
+            return self.known
+
+    source, flights = Changing(), []
+    with trial_server(trial=source) as running:
+        for known in (source.known, later, later):
+            source.known = known
+            descriptor = flight.FlightDescriptor.for_command(b'{"type": "trial"}')
+            flights.append(running.client.get_flight_info(descriptor).serialize())
+    assert flights[0] != flights[1] == flights[2]
 
 
 def test_actions_are_described_with_the_schema_of_their_body(running: TrialServer) -> None:
