@@ -27,6 +27,7 @@ from typing import Annotated, TypeAlias
 
 from pydantic import ConfigDict, Field
 
+from fastflight.concurrency.channel import loop_event
 from fastflight.errors import ResourceExhausted, Stopped
 
 # Flight uses a thread for each open stream. One Python process serves about 256 streams well, and 1,000 if most of them
@@ -115,7 +116,8 @@ class AdmissionTicket:
     released = False
     # The connection of its client, as gRPC writes it.
     peer = ""
-    wake: Callable[[], object] | None = None
+    # Wakes the thread or coroutine that waits for it. Called once.
+    wake: Callable[[], object]
     # What it counts for: its identity and device, if they count, and its scope.
     keys: tuple[_Key, ...] = ()
 
@@ -219,14 +221,15 @@ class Admission:
         `client_name` is called only if identities are limited. Raise `ResourceExhausted` if there is no room in time,
         `Stopped` when the server shuts down or the client has left.
         """
+        waiting = threading.Lock()
+        waiting.acquire()
+        ticket.wake = waiting.release
         self._enter(ticket, device, client_name)
         if ticket.admitted:
             return
-        woken = threading.Event()
         deadline = self._clock() + self.limits.wait_seconds
         try:
-            self._wake_by(ticket, woken.set)
-            while (rest := deadline - self._clock()) > 0 and not woken.wait(min(rest, LOOK_SECONDS)):
+            while (rest := deadline - self._clock()) > 0 and not waiting.acquire(timeout=min(rest, LOOK_SECONDS)):
                 if has_left():
                     raise Stopped("the client has left")
             self._check(ticket)
@@ -236,12 +239,11 @@ class Admission:
 
     async def aacquire(self, ticket: AdmissionTicket, device: str | None, client_name: Callable[[], str]) -> None:
         """As `acquire`, for a coroutine. The caller must cancel it when the client leaves."""
+        woken, ticket.wake = loop_event()
         self._enter(ticket, device, client_name)
         if ticket.admitted:
             return
-        loop, woken = asyncio.get_running_loop(), asyncio.Event()
         try:
-            self._wake_by(ticket, lambda: loop.call_soon_threadsafe(woken.set))
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self.limits.wait_seconds):
                     await woken.wait()
@@ -258,6 +260,8 @@ class Admission:
     def close(self) -> None:
         """Admit nothing from now on. Waiting requests get `Stopped`."""
         with self._lock:
+            if self._closed:
+                return
             self._closed = True
             for ticket in list(self._waiting):
                 if not _wake(ticket):
@@ -324,13 +328,6 @@ class Admission:
                 if not _wake(ticket):
                     self.leave(ticket)
 
-    def _wake_by(self, ticket: AdmissionTicket, wake: Callable[[], object]) -> None:
-        """Have `wake` called when the wait is over; call it now if that is so already."""
-        with self._lock:
-            ticket.wake = wake
-            if ticket.admitted or self._closed:
-                wake()
-
     def _check(self, ticket: AdmissionTicket) -> None:
         """Return if the ticket is admitted; else raise why it is not."""
         with self._lock:
@@ -372,10 +369,9 @@ def _shutting_down() -> Stopped:
 
 
 def _wake(ticket: AdmissionTicket) -> bool:
-    """Wake the thread or coroutine that waits for the ticket. Return False if its loop is closed for good."""
+    """End the wait for the ticket. Return False if the loop of the coroutine that waits is closed for good."""
     try:
-        if ticket.wake is not None:  # else it has not begun to wait, and checks before it does
-            ticket.wake()
+        ticket.wake()
     except RuntimeError:
         return False
     return True
