@@ -135,7 +135,7 @@ class OpenBoard:
     def hung_by_probe(self) -> bool:
         """Whether the board stopped answering when it was asked for raw paste, as the WebAssembly port does."""
         hung = self._paste is None and self.repl.paste is False and self._link is None
-        return hung and self.repl.splitter is None
+        return hung and self.repl.beside == "none"
 
     def wake(self, *, interrupt: bool) -> Conversation[None]:
         """Enter the raw REPL, so that other conversations can run.
@@ -143,7 +143,7 @@ class OpenBoard:
         With `interrupt`, stop a program that runs on the board; without it, raise `BusyError`, and send no more than
         `UnreadInput` allows.
         """
-        if self.dirty and not (interrupt and self.repl.splitter):
+        if self.dirty and not (interrupt and self.repl.beside != "none"):
             # The board still runs fastflight's code, or ran it when the line broke.
             yield from self.mend()
         elif interrupt:
@@ -221,7 +221,7 @@ class OpenBoard:
             self._use(agent := AgentRepl())
             self._unread.sent(len(STOP))
             yield from agent.stop(AGENT_SECONDS)
-        if self.repl.splitter is not None:
+        if self.repl.beside != "none":
             self._use(RawRepl(self._paste))
         self._unread.sent(1 + RECOVERY_ATTEMPTS)
         yield from self.repl.recover(self._grace)
@@ -238,9 +238,10 @@ class OpenBoard:
             # The board's own prompt has answered: no program has printed this.
             if isinstance(self.repl, AioRepl):
                 self._use(RawRepl(self._paste))
+                self.repl.traffic.talk()
         elif not isinstance(self.repl, AioRepl):
             raw, aiorepl = self.repl, AioRepl()
-            aiorepl.undecided = True
+            raw.traffic.undecided = True
             self._use(aiorepl)
             try:
                 running = yield from aiorepl.is_running()
@@ -248,7 +249,7 @@ class OpenBoard:
                 self._use(raw)
                 raise
             finally:
-                aiorepl.undecided = False
+                raw.traffic.undecided = False
             if not running or interrupt:
                 self._use(raw)
             if running and interrupt:
@@ -260,7 +261,8 @@ class OpenBoard:
     def _use(self, repl: RawRepl) -> None:
         """Continue with `repl`, on the same line."""
         if repl is not self.repl:
-            repl.inbox, repl.leaves, repl.entered = self.repl.inbox, self.repl.leaves, False
+            repl.inbox, repl.traffic, repl.entered = self.repl.inbox, self.repl.traffic, False
+            repl.traffic.use(repl.beside)
             self.repl = repl
 
     def learn(self) -> Conversation[None]:

@@ -138,7 +138,7 @@ class Device:
 
         Of such a program, what it says while a request has the board is not told from the request's traffic.
         """
-        return self._listen_task is not None and not self.trouble and self._board.repl.splitter is None
+        return self._listen_task is not None and not self.trouble and self._board.repl.beside == "none"
 
     @property
     def evicted(self) -> int:
@@ -287,7 +287,7 @@ class Device:
             yield
         finally:
             if self._line.port is not None:
-                self._line.tapping.requests.end()
+                self._line.tapping.traffic.end()
 
     async def _prepare(self, interrupt: bool) -> Port:
         """Return the open port, with the board ready for conversations.
@@ -296,10 +296,10 @@ class Device:
         """
         idle = self._line.port is not None
         port = await self._line.aensure_open()
-        requests = self._line.tapping.requests
-        board = self._board
-        requests.begin(lambda: board.repl)
-        self._board.agent = self._agent or requests.announced
+        traffic = self._line.tapping.traffic
+        self._board.repl.traffic = traffic
+        traffic.begin(self._board.repl.beside)
+        self._board.agent = self._agent or traffic.has_agent
         try:
             await unbroken(arun(self._board.wake(interrupt=interrupt), port, timeout=self._wake_seconds))
             await arun(self._board.learn(), port, timeout=LEARN_SECONDS)
@@ -361,7 +361,7 @@ class Device:
         beside requests: the interrupt would stop that program.
         """
         still_dirty = self._board.dirty and not self._board.hung_by_probe and not isinstance(error, TransportClosed)
-        still_dirty = still_dirty and self._board.repl.splitter is None
+        still_dirty = still_dirty and self._board.repl.beside == "none"
         user_code = self._board.runs_user_code
         self._line.port = None
         self._forget()

@@ -148,7 +148,7 @@ class DeviceLine:
             port.tapping, self.port = self.tapping, port
         self.unread.forget(empty=self._starts_device)
         if self._agent:
-            self.tapping.requests.expect_agent()
+            self.tapping.traffic.has_agent = True
         # The bytes of this port do not continue those of an earlier one.
         self.tap.cut(f"the line was lost: {self.trouble}" if self.trouble else "the line was opened")
         if self.trouble:

@@ -26,7 +26,7 @@ from collections.abc import Callable
 from enum import Enum
 
 from fastflight.protocol.agent_frames import ANNOUNCEMENT, MARK, Frame, FrameReader
-from fastflight.protocol.raw_repl import END, HEADING
+from fastflight.protocol.traffic import END, HEADING
 
 # The smallest receive ring holds 63 bytes, a quarter of which is ours.
 BUDGET_BYTES = 16

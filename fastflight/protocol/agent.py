@@ -12,7 +12,7 @@ agent's file and its position are `fastflight_agent.f` and `fastflight_agent.pos
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container
 from functools import partial
 
 from fastflight.errors import BusyError, DeviceMemory, ProtocolError, TransportTimeout
@@ -36,28 +36,6 @@ KEPT_OUTPUT_BYTES = 4096
 MAX_SENT_BYTES = 255
 
 
-class TrafficSplitter:
-    """Tells the frames of the agent from the output of the program, for the tap of the line."""
-
-    # Frames may come at any time, not only in requests.
-    always = True
-
-    def __init__(self) -> None:
-        self._reader = FrameReader()
-
-    def feed(self, data: bytes) -> Iterator[tuple[bytes, bool]]:
-        """Yield pieces of what was received, and whether each belongs to a request."""
-        for each in self._reader.feed(data):
-            if isinstance(each, Frame):
-                yield frames.encode(each.kind, each.number, each.payload), True
-            else:
-                yield each, False
-
-    def flush(self) -> bytes:
-        """Return the bytes that are held back."""
-        return self._reader.flush()
-
-
 class AgentRepl(RawRepl):
     """The agent of one board."""
 
@@ -65,7 +43,6 @@ class AgentRepl(RawRepl):
 
     def __init__(self) -> None:
         super().__init__(paste=False)
-        self.splitter = TrafficSplitter()
         # How many unanswered bytes the board's receive ring holds.
         self.window = MAX_SENT_BYTES
         self.platform = ""
@@ -104,7 +81,6 @@ class AgentRepl(RawRepl):
     def leave(self) -> Conversation[None]:
         """End the request. Nothing is sent: the agent waits for the next one."""
         self.entered = False
-        self.leaves += 1
         yield from ()
 
     def recover(self, grace: float = 0.0) -> Conversation[None]:

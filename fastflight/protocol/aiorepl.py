@@ -14,8 +14,6 @@ Source: micropython-lib, `micropython/aiorepl`, and its README.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from fastflight import own_code
 from fastflight.errors import BusyError, DeviceMemory, ProtocolError, TransportTimeout
 from fastflight.protocol.conversation import Conversation, Deliver, Pause, Send
@@ -34,6 +32,7 @@ from fastflight.protocol.raw_repl import (
     Output,
     RawRepl,
 )
+from fastflight.protocol.traffic import HEADINGS, Marks
 
 # The task reads a byte at a time, and other tasks run in between.
 ANSWER_SECONDS = 3.0
@@ -59,78 +58,9 @@ RUN = (
 )
 FAILED = b"\x04\x1f"
 
-Marks = tuple[bytes, ...]
-HEADINGS: Marks = (HEADING + b"\r\n>", HEADING + b"\n>")
 PROMPTS: Marks = (b"\r\n--> ", b"\n--> ")
 # The answer to a piece of code: nothing, or the piece itself and a traceback.
 PIECES: Marks = (b"OK\x04", b"OK_ff", b"OKimport")
-
-
-class TrafficSplitter:
-    """Tells the answers of aiorepl from the output of the program, for the tap of the line.
-
-    `expect` says which answers may come next. Bytes before the beginning of an answer are output of the program.
-    """
-
-    # Between requests everything is output of the program.
-    always = False
-
-    def __init__(self) -> None:
-        # The beginnings of each expected answer, and whether it goes on to the next prompt of the raw mode.
-        self._expected: list[tuple[Marks, bool]] = []
-        self._inside = False
-        self._held = b""
-
-    def expect(self, marks: Marks, *, closed: bool = False) -> None:
-        """Expect an answer that begins with one of `marks`. `closed`: it goes on to the next prompt of the raw mode."""
-        self._expected.append((marks, closed))
-
-    def forget(self) -> None:
-        """Expect nothing any more."""
-        self._expected.clear()
-        self._inside = False
-
-    def feed(self, data: bytes) -> Iterator[tuple[bytes, bool]]:
-        """Yield pieces of what was received, and whether each belongs to a request."""
-        data, self._held = self._held + data, b""
-        while data:
-            if self._inside:
-                at = data.find(END + b">")
-                end = at + 2 if at >= 0 else len(data) - data.endswith(END)
-                self._inside = at < 0
-                self._held = data[end:] if at < 0 else b""
-                yield data[:end], True
-                data = b"" if at < 0 else data[end:]
-                continue
-            found = self._find(data)
-            if found is None:
-                end = len(data) - max((overlap(data, mark) for marks, _ in self._expected for mark in marks), default=0)
-                self._held = data[end:]
-                yield data[:end], False
-                return
-            start, end, number = found
-            self._inside = self._expected[number][1]
-            del self._expected[: number + 1]
-            yield data[:start], False
-            # `\x04` at the end of the mark may begin the end of the answer.
-            end -= self._inside and data[end - 1 : end] == END
-            yield data[start:end], True
-            data = data[end:]
-
-    def _find(self, data: bytes) -> tuple[int, int, int] | None:
-        """Return where the first expected answer begins, where its mark ends, and its number in `_expected`."""
-        found = [
-            (at, at + len(mark), number)
-            for number, (marks, _) in enumerate(self._expected)
-            for mark in marks
-            if (at := data.find(mark)) >= 0
-        ]
-        return min(found, default=None)
-
-    def flush(self) -> bytes:
-        """Return the bytes that are held back."""
-        held, self._held = self._held, b""
-        return held
 
 
 class AioRepl(RawRepl):
@@ -140,7 +70,6 @@ class AioRepl(RawRepl):
 
     def __init__(self) -> None:
         super().__init__(paste=False)
-        self.traffic = self.splitter = TrafficSplitter()
         self._commands = 0
 
     def enter(self, *, attempts: int = 1) -> Conversation[None]:
@@ -206,7 +135,7 @@ class AioRepl(RawRepl):
             )
         yield from self.submit(b"import machine\nmachine.soft_reset()")
         self.entered = False
-        self.leaves += 1
+        self.traffic.leave()
         yield from self.inbox.until(SOFT_REBOOT, REBOOT_SECONDS)
 
     def submit(self, code: bytes, *, sealed: bool = False) -> Conversation[None]:
@@ -294,8 +223,3 @@ def _parse(answer: bytes) -> Output:
     # aiorepl could not run the command itself, for lack of memory.
     output, _, traceback = answer.rpartition(END)
     return Output(output, traceback)
-
-
-def overlap(data: bytes, mark: bytes) -> int:
-    """Return how many of the last bytes of `data` may be the beginning of `mark`."""
-    return next((size for size in range(min(len(data), len(mark) - 1), 0, -1) if mark.startswith(data[-size:])), 0)

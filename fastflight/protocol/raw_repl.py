@@ -12,23 +12,20 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Protocol
 
 from fastflight import own_code
 from fastflight.errors import BusyError, DeviceMemory, ProtocolError, TransportTimeout
 from fastflight.protocol import raw_paste
 from fastflight.protocol.conversation import Conversation, Deliver, Limit, Pause, Send
 from fastflight.protocol.inbox import Inbox
+from fastflight.protocol.traffic import END, HEADING, Traffic
 
 CTRL_A = b"\x01"
 CTRL_B = b"\x02"
 CTRL_C = b"\x03"
 CTRL_D = b"\x04"
-END = b"\x04"
 
-HEADING = b"raw REPL; CTRL-B to exit"
 BANNER = HEADING + b"\r\n"
 PROMPT = BANNER + b">"
 FRIENDLY_PROMPT = b">>> "
@@ -63,19 +60,6 @@ MAX_TRACEBACK_BYTES = 64 * 1024
 MAX_ANSWER_BYTES = 16 << 20
 
 
-class Splitter(Protocol):
-    """Splits what the board sends, while its program goes on."""
-
-    # Whether it also splits what the board sends between requests.
-    always: bool
-
-    def feed(self, data: bytes) -> Iterable[tuple[bytes, bool]]:
-        """Return pieces of what was received, and whether each belongs to a request."""
-
-    def flush(self) -> bytes:
-        """Return the bytes that are held back."""
-
-
 @dataclass(frozen=True, slots=True)
 class Output:
     """The output of a piece of code, and the board's traceback (empty if the code raised nothing)."""
@@ -93,16 +77,12 @@ class RawRepl:
 
     # What lets the board's program go on during requests: nothing here, `aiorepl` or `agent` in subclasses.
     beside = "none"
-    # Tells the answers to requests from the output of a program that goes on. None: no program does.
-    splitter: Splitter | None = None
-    # Whether it is being found out if a program goes on.
-    undecided = False
 
     def __init__(self, paste: bool | None = None) -> None:
         self.inbox = Inbox()
+        # Tells the answers from what a program prints: that of the line, for the tap of the line.
+        self.traffic = Traffic()
         self.entered = False
-        # Counts the times that `leave` returned the board to the friendly REPL.
-        self.leaves = 0
         self.paste = paste
         # Whether an answer missed its deadline. It may still arrive, and look like the answer to a later request.
         self._late_answer = False
@@ -119,7 +99,7 @@ class RawRepl:
         ends later, its prompt reads the Ctrl-B and stays at the prompt.
         """
         self.inbox.clear()
-        self.leaves += 1
+        self.traffic.leave()
         yield Send(CTRL_B)
         yield Limit(within)
         answer = b""
@@ -171,7 +151,7 @@ class RawRepl:
     def leave(self) -> Conversation[None]:
         """Return to the friendly REPL. Does not wait for its banner: the next `enter` skips that."""
         self.entered = False
-        self.leaves += 1
+        self.traffic.leave()
         yield Send(CTRL_B)
 
     def recover(self, grace: float = 0.0) -> Conversation[None]:

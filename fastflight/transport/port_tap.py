@@ -1,8 +1,8 @@
 """What sees all bytes that cross a port: the guard, which may refuse writes, and the tap of the line.
 
 A port with a `PortTap` feeds the tap: `rx` with the bytes of each read, `tx` with the bytes of each write, before any
-answer to them. The owner of the port calls `requests.begin` and `requests.end`, so that the tap can tell the traffic of
-requests from what the board sends by itself.
+answer to them. The owner of the port calls `traffic.begin` and `traffic.end`, and the conversations report what they
+do, so that the tap can tell the traffic of requests from what the board sends by itself.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 
 from fastflight.errors import TransportError
 from fastflight.protocol import Conversation, Receive
+from fastflight.protocol.traffic import Traffic
 from fastflight.transport.port import READ_BYTES
-from fastflight.transport.request_filter import RequestFilter
 from fastflight.transport.tap import Tap
 
 # The backlog is what the device sent before the port was opened. A port hands it over at once; a USB port within a few
@@ -58,7 +58,7 @@ class PortTap:
         can_wait: bool = True,
     ) -> None:
         self.guard = guard
-        self.requests = RequestFilter(tap)
+        self.traffic = Traffic(self._heard, self._ended)
         self._tap = tap
         self._notify = notify
         self._can_wait = can_wait
@@ -89,9 +89,15 @@ class PortTap:
         if self._reading_backlog:
             self._tap.feed("rx", data, waited=True)
         else:
-            self.requests.feed("rx", data)
+            self.traffic.received(data)
 
     def sending(self, data: bytes) -> None:
         """Note the bytes of a write. Raise the error of the guard if they may not be written."""
         self.guard()
-        self.requests.feed("tx", data)
+        self._tap.feed("tx", data, request=self.traffic.sending())
+
+    def _heard(self, data: bytes, is_request: bool) -> None:
+        self._tap.feed("rx", data, request=is_request)
+
+    def _ended(self, begins_line: bool) -> None:
+        self._tap.end_of_request(begins_line=begins_line)

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from fastflight.errors import ProtocolError
 from fastflight.protocol import Output, Send
-from fastflight.protocol.aiorepl import HEADINGS, PIECES, PROMPTS, AioRepl, TrafficSplitter
+from fastflight.protocol.aiorepl import PIECES, PROMPTS, AioRepl
+from fastflight.protocol.traffic import HEADINGS, Traffic
 from tests.support.memory import Answer, play
 
 # Expected answers, as `expect` takes them, and how a board sends them.
@@ -28,18 +29,23 @@ MARK = b"\x1f1\x1f"
 def test_prints_are_told_from_answers(
     exchanges: list[tuple[bytes, tuple[tuple[bytes, ...], bool, bytes]]], rest: bytes, places: list[int]
 ) -> None:
-    splitter = TrafficSplitter()
-    prints, answers = b"", b""
+    heard = {False: b"", True: b""}
+
+    def hear(data: bytes, is_request: bool) -> None:
+        heard[is_request] += data
+
+    traffic = Traffic(hear)
+    traffic.begin("aiorepl")
     for said, (marks, closed, answer) in exchanges:
-        splitter.expect(marks, closed=closed)
+        traffic.expect(marks, closed=closed)
         data = said + answer
         ends = sorted({place % (len(data) + 1) for place in places} | {len(data)})
         for start, end in zip([0, *ends], ends, strict=False):
-            for piece, is_answer in splitter.feed(data[start:end]):
-                prints, answers = (prints, answers + piece) if is_answer else (prints + piece, answers)
-    prints += b"".join(piece for piece, _ in splitter.feed(rest)) + splitter.flush()
-    assert answers == b"".join(answer for _, (_, _, answer) in exchanges)
-    assert prints == b"".join(said for said, _ in exchanges) + rest
+            traffic.received(data[start:end])
+    traffic.received(rest)
+    traffic.end()
+    assert heard[True] == b"".join(answer for _, (_, _, answer) in exchanges)
+    assert heard[False] == b"".join(said for said, _ in exchanges) + rest
 
 
 @pytest.mark.parametrize(

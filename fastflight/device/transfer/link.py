@@ -58,7 +58,7 @@ class BoardLink:
         # The agent of the board, if its program runs one.
         self.agent = repl if isinstance(repl, AgentRepl) else None
         # A program goes on beside requests: whatever stops it must be short.
-        self.is_beside = repl.splitter is not None
+        self.is_beside = repl.beside != "none"
         # How many bytes of a file one statement holds.
         self.statement_bytes = (
             min(capabilities.block_bytes, SHORT_BLOCK) if self.is_beside else capabilities.block_bytes

@@ -17,8 +17,8 @@ from fastflight.errors import TransportTimeout
 from fastflight.protocol import agent_frames as frames
 from fastflight.protocol.agent import AgentRepl
 from fastflight.protocol.raw_repl import CTRL_A, CTRL_B, CTRL_D, RawRepl
+from fastflight.protocol.traffic import HEADINGS, LEAVE_SECONDS, Traffic
 from fastflight.transport.chunk_buffer import Chunk
-from fastflight.transport.request_filter import LEAVE_SECONDS, RequestFilter
 from fastflight.transport.run import arun
 from fastflight.transport.tap import AFTER_REQUEST, WITHIN_REQUEST, Tap
 
@@ -28,21 +28,32 @@ ANSWER = b"OK42\r\n\x04\x04>"
 
 
 class FilteredLine:
-    """A line with a request filter, by a clock that stands."""
+    """A line whose traffic is told apart, by a clock that stands."""
 
     def __init__(self) -> None:
         self.now = 0.0
         self.tap = Tap()
         self.repl = RawRepl()
-        self.requests = RequestFilter(self.tap, lambda: self.now)
+        self.traffic = Traffic(
+            lambda data, is_request: self.tap.feed("rx", data, request=is_request),
+            lambda begins_line: self.tap.end_of_request(begins_line=begins_line),
+            lambda: self.now,
+        )
         self._reader = self.tap.reader()
 
+    def begin(self) -> None:
+        self.repl.traffic = self.traffic
+        self.traffic.begin(self.repl.beside)
+
+    def sends(self, data: bytes) -> None:
+        self.tap.feed("tx", data, request=self.traffic.sending())
+
     def says(self, data: bytes) -> None:
-        self.requests.feed("rx", data)
+        self.traffic.received(data)
 
     def leave(self) -> None:
         for step in self.repl.leave():
-            self.requests.feed("tx", step.data)
+            self.sends(step.data)
 
     def seen(self) -> list[Chunk]:
         return [item for item in self._reader.rest() if isinstance(item, Chunk)]
@@ -63,12 +74,12 @@ def split(data: bytes, places: list[int]) -> Iterator[bytes]:
 def test_any_split_gives_the_same(first: list[int], second: list[int], before: bytes) -> None:
     line = FilteredLine()
     line.says(b"row 1\r\n")
-    line.requests.begin(lambda: line.repl)
-    line.requests.feed("tx", b"\x01")
+    line.begin()
+    line.sends(b"\x01")
     for data in split(before + ENTER + ANSWER, first):
         line.says(data)
     line.leave()
-    line.requests.end()
+    line.traffic.end()
     for data in split(BANNER + b"row 3\r\n", second):
         line.says(data)
     assert line.text() == b"row 1\r\n" + before + b"row 3\r\n"
@@ -78,20 +89,20 @@ def test_any_split_gives_the_same(first: list[int], second: list[int], before: b
 def test_a_program_that_does_not_stop_is_heard_whole(places: list[int]) -> None:
     said = b"raw\r\n>>> \r\nraw REPL; CTRL-B\r\nMicroPython is here\r\n\r\n\r\n> > >"
     line = FilteredLine()
-    line.requests.begin(lambda: line.repl)
-    line.requests.feed("tx", b"\x01")
+    line.begin()
+    line.sends(b"\x01")
     for data in split(said, places):
         line.says(data)
-    line.requests.end()
+    line.traffic.end()
     assert line.text() == said
 
 
 class AioreplPort:
     """The line of a board with aiorepl, whose program prints one of `prints` before and after each answer."""
 
-    def __init__(self, requests: RequestFilter, prints: list[bytes], sizes: list[int], newline: bytes) -> None:
+    def __init__(self, line: FilteredLine, prints: list[bytes], sizes: list[int], newline: bytes) -> None:
         self.printed = b""
-        self._requests = requests
+        self._line = line
         self._newline = newline
         self._prints, self._sizes = cycle(prints), cycle(sizes)
         self._waiting = self._print()
@@ -102,7 +113,7 @@ class AioreplPort:
         return data
 
     async def awrite(self, data: bytes, timeout: float) -> None:
-        self._requests.feed("tx", data)
+        self._line.sends(data)
         answer = b""
         if data.endswith(CTRL_D):
             mark = re.search(rb"\x1f\d+\x1f", data)
@@ -116,7 +127,7 @@ class AioreplPort:
             raise TransportTimeout("nothing")
         size = next(self._sizes)
         data, self._waiting = self._waiting[:size], self._waiting[size:]
-        self._requests.feed("rx", data)
+        self._line.says(data)
         return data
 
 
@@ -128,18 +139,19 @@ def test_no_print_is_lost_when_a_request_begins_and_ends_beside_aiorepl(
     prints: list[bytes], sizes: list[int], newline: bytes
 ) -> None:
     line = FilteredLine()
-    port = AioreplPort(line.requests, prints, sizes, newline)
+    port = AioreplPort(line, prints, sizes, newline)
     board = OpenBoard()
     board._unread.aiorepl = True
 
     async def main() -> None:
         for _ in range(2):
-            line.requests.begin(lambda: board.repl)
+            line.repl = board.repl
+            line.begin()
             await arun(board.wake(interrupt=False), port)
             assert board.repl.beside == "aiorepl"
             await arun(board.repl.execute(b"0", 1.0), port)
             await arun(board.end(), port)
-            line.requests.end()
+            line.traffic.end()
             with contextlib.suppress(TransportTimeout):
                 while True:
                     await port.aread(0)
@@ -150,26 +162,40 @@ def test_no_print_is_lost_when_a_request_begins_and_ends_beside_aiorepl(
     assert line.text() == port.printed
 
 
+def test_a_board_whose_aiorepl_has_ended_answers_to_a_request() -> None:
+    line = FilteredLine()
+    line.traffic.begin("aiorepl")
+    line.traffic.expect(HEADINGS)
+    line.says(b"row 1\r\n" + ENTER)
+    line.traffic.use("none")
+    line.traffic.talk()
+    line.says(ANSWER)
+    line.traffic.leave()
+    line.says(BANNER + b"row 2\r\n")
+    line.traffic.end()
+    assert line.text() == b"row 1\r\n\r\nrow 2\r\n"
+
+
 def test_two_requests_in_a_row_whose_answers_come_together() -> None:
     line = FilteredLine()
-    line.requests.begin(lambda: line.repl)
+    line.begin()
     line.says(ENTER + ANSWER)
     line.leave()
-    line.requests.end()
-    line.requests.begin(lambda: line.repl)
+    line.traffic.end()
+    line.begin()
     line.says(BANNER + b"row 1\r\n" + ENTER + ANSWER)
     line.leave()
-    line.requests.end()
+    line.traffic.end()
     line.says(BANNER)
     assert line.text() == b"row 1\r\n"
 
 
 def test_a_prompt_that_does_not_come_back_is_waited_for_no_longer_than_a_second() -> None:
     line = FilteredLine()
-    line.requests.begin(lambda: line.repl)
+    line.begin()
     line.says(ENTER)
     line.leave()
-    line.requests.end()
+    line.traffic.end()
     line.says(b"\r\nMicroPython v1")
     assert line.seen() == []
     line.now += LEAVE_SECONDS
@@ -183,10 +209,10 @@ def test_a_line_does_not_go_on_over_a_request() -> None:
     line = FilteredLine()
     for begun, cut in ((b"whole\r\n", ""), (b"half", AFTER_REQUEST)):
         line.says(begun)
-        line.requests.begin(lambda: line.repl)
+        line.begin()
         line.says(ENTER)
         line.leave()
-        line.requests.end()
+        line.traffic.end()
         line.says(BANNER)
         assert line.tap.reader().begins_line
         line.says(b"next\r\n")
@@ -195,9 +221,9 @@ def test_a_line_does_not_go_on_over_a_request() -> None:
 
 def test_after_a_request_that_broke_off_nobody_knows_where_a_line_begins() -> None:
     line = FilteredLine()
-    line.requests.begin(lambda: line.repl)
+    line.begin()
     line.says(ENTER + b"OK")
-    line.requests.end()
+    line.traffic.end()
     assert not line.tap.reader().begins_line
     line.says(b"half a row\r\n")
     assert [(chunk.data, chunk.cut) for chunk in line.seen()] == [(b"half a row\r\n", WITHIN_REQUEST)]
@@ -206,12 +232,12 @@ def test_after_a_request_that_broke_off_nobody_knows_where_a_line_begins() -> No
 def test_the_traffic_of_requests_is_counted_and_drops_nothing() -> None:
     line = FilteredLine()
     line.says(b"row\r\n")
-    line.requests.begin(lambda: line.repl)
+    line.begin()
     line.says(ENTER)
     for _ in range(100):
-        line.requests.feed("tx", b"x" * 100_000)
+        line.sends(b"x" * 100_000)
     line.leave()
-    line.requests.end()
+    line.traffic.end()
     assert line.text() == b"row\r\n"
     assert line.tap.bytes == {"rx": len(b"row\r\n" + ENTER), "tx": 10_000_001}
 
@@ -220,25 +246,25 @@ def test_the_traffic_of_requests_is_counted_and_drops_nothing() -> None:
 def test_an_agent_that_answers_late_prints_no_row(size: int) -> None:
     """The request gives it up and asks for the raw REPL. The answer comes then, or when the request has ended."""
     line, late = FilteredLine(), frames.encode(frames.ANNOUNCEMENT, 0, b"1 rp2")
-    line.requests.expect_agent()
+    line.traffic.has_agent = True
     line.repl = AgentRepl()
-    line.requests.begin(lambda: line.repl)
+    line.begin()
     line.says(b"row 1\r\n")
-    line.repl = RawRepl()
+    line.traffic.use("none")
     for said in (b"row 2\r\n" + late, b"row 3\r\n"):
         for at in range(0, len(said), size):
             line.says(said[at : at + size])
-    line.requests.end()
+    line.traffic.end()
     line.says(late + b"row 4\r\n")
     assert line.text() == b"".join(b"row %d\r\n" % number for number in range(1, 5))
 
 
 def test_the_prompt_of_a_board_whose_agent_has_ended_answers_to_a_request() -> None:
     line = FilteredLine()
-    line.requests.expect_agent()
-    line.requests.begin(lambda: line.repl)
+    line.traffic.has_agent = True
+    line.begin()
     line.says(b"row\r\n" + ENTER + ANSWER)
     line.leave()
-    line.requests.end()
+    line.traffic.end()
     line.says(BANNER + b"row\r\n")
     assert line.text() == b"row\r\nrow\r\n"
