@@ -25,7 +25,6 @@ import threading
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
-from functools import partial
 from typing import Generic, TypeAlias, TypeVar
 
 from fastflight.errors import FastFlightError, Stopped
@@ -307,10 +306,23 @@ def _wake(wakes: Iterable[Wake]) -> None:
             wake()
 
 
+def runs_here(loop: asyncio.AbstractEventLoop) -> bool:
+    """Whether the caller runs on `loop`."""
+    try:
+        return asyncio.get_running_loop() is loop
+    except RuntimeError:
+        return False
+
+
 def loop_event() -> tuple[asyncio.Event, Wake]:
     """Return an event of the running loop, and a function that sets it from any thread.
 
-    The function raises `RuntimeError` if the loop is closed.
+    On the loop itself it is set directly: a task that waits for it then runs one turn of the loop sooner. The function
+    raises `RuntimeError` if the loop is closed.
     """
-    event = asyncio.Event()
-    return event, partial(asyncio.get_running_loop().call_soon_threadsafe, event.set)
+    event, loop = asyncio.Event(), asyncio.get_running_loop()
+
+    def wake() -> None:
+        event.set() if runs_here(loop) else loop.call_soon_threadsafe(event.set)
+
+    return event, wake

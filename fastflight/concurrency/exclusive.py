@@ -19,6 +19,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
+from fastflight.concurrency.channel import loop_event
 from fastflight.errors import BusyError
 
 # Nobody knows when a person's tool will be done. A waiter behind it waits only as long as a short command takes.
@@ -113,9 +114,8 @@ class Exclusive:
         A `lasting` holder may keep the lock for hours: meanwhile other waiters wait for at most `LASTING_SECONDS`,
         unless the holder's `claim` has lapsed. A cancelled waiter never keeps the lock.
         """
-        loop = asyncio.get_running_loop()
-        woken = asyncio.Event()
-        waiter = _Waiter(holder, lambda: loop.call_soon_threadsafe(woken.set), lasting, claim)
+        woken, wake = loop_event()
+        waiter = _Waiter(holder, wake, lasting, claim)
         try:
             patience = self._enter(waiter, timeout)
             if not waiter.granted:
@@ -154,13 +154,8 @@ class Exclusive:
 
         Leave the block when the event is set: another waiter wants the lock.
         """
-        loop = asyncio.get_running_loop()
-        woken, wanted = asyncio.Event(), asyncio.Event()
-        waiter = _Waiter(
-            holder,
-            lambda: loop.call_soon_threadsafe(woken.set),
-            ask=lambda: loop.call_soon_threadsafe(wanted.set),
-        )
+        (woken, wake), (wanted, ask) = loop_event(), loop_event()
+        waiter = _Waiter(holder, wake, ask=ask)
         try:
             self._enter(waiter, 0)
             await woken.wait()

@@ -9,20 +9,12 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Generic, TypeVar
 
-from fastflight.concurrency.channel import loop_event
+from fastflight.concurrency.channel import loop_event, runs_here
 
 T = TypeVar("T")
 
 # How often a waiting caller checks that the loop still runs. A loop that is closed answers nobody.
 CHECK_SECONDS = 0.5
-
-
-def runs_here(loop: asyncio.AbstractEventLoop) -> bool:
-    """Whether the caller runs on `loop`."""
-    try:
-        return asyncio.get_running_loop() is loop
-    except RuntimeError:
-        return False
 
 
 def _never() -> None:

@@ -14,7 +14,8 @@ import contextlib
 import threading
 
 from fastflight.concurrency import Shard, off_loop
-from fastflight.concurrency.portal import Portal, runs_here
+from fastflight.concurrency.channel import runs_here
+from fastflight.concurrency.portal import Portal
 from fastflight.device.unread_input import UnreadInput
 from fastflight.errors import TransportClosed, TransportError
 from fastflight.lazy import Logger

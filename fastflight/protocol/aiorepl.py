@@ -21,8 +21,6 @@ from fastflight.protocol.raw_repl import (
     CTRL_A,
     CTRL_B,
     CTRL_D,
-    END,
-    HEADING,
     MAX_ANSWER_BYTES,
     MAX_TRACEBACK_BYTES,
     PLAIN_BYTES,
@@ -32,7 +30,7 @@ from fastflight.protocol.raw_repl import (
     Output,
     RawRepl,
 )
-from fastflight.protocol.traffic import HEADINGS, Marks
+from fastflight.protocol.traffic import END, HEADING, HEADINGS, Marks
 
 # The task reads a byte at a time, and other tasks run in between.
 ANSWER_SECONDS = 3.0

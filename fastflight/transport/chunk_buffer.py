@@ -14,11 +14,10 @@ import contextlib
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
-from functools import partial
 from itertools import islice
 from typing import Literal, NamedTuple
 
-from fastflight.concurrency.portal import runs_here
+from fastflight.concurrency.channel import loop_event
 from fastflight.gap import Gap
 
 Direction = Literal["rx", "tx"]
@@ -134,12 +133,11 @@ class ChunkBuffer:
         """Wait while the line is ahead of its recorder, at most `PACE_SECONDS`. Await it before reading such a line."""
         if not self.is_ahead:
             return
-        loop = asyncio.get_running_loop()
-        taken: asyncio.Future[None] = loop.create_future()
-        if self._pause(partial(_settle_on, loop, taken)):
+        taken, wake = loop_event()
+        if self._pause(wake):
             try:
                 async with asyncio.timeout(PACE_SECONDS):
-                    await taken
+                    await taken.wait()
             except TimeoutError:
                 self._stalled = True
 
@@ -253,16 +251,13 @@ class TapReader:
 
     async def atake(self, timeout: float | None) -> list[Chunk | Gap]:
         """As `take`. If cancelled, it has taken nothing."""
-        loop = asyncio.get_running_loop()
-        arrived: asyncio.Future[None] = loop.create_future()
-        wake = partial(_settle_on, loop, arrived)
+        arrived, wake = loop_event()
         if not (items := self._take_some(wake)) and not self.ended:
-            timer = None if timeout is None else loop.call_later(timeout, _settle, arrived)
             try:
-                await arrived
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(timeout):
+                        await arrived.wait()
             finally:
-                if timer is not None:
-                    timer.cancel()
                 self._tap._forget(wake)
             items = self._take_some(None)
         return items
@@ -278,12 +273,7 @@ class TapReader:
 
         Sizes count `CHUNK_BYTES` for each chunk. It is also set by a nudge, and when the tap is closed.
         """
-        arrived, loop, thread = asyncio.Event(), asyncio.get_running_loop(), threading.get_ident()
-
-        def wake() -> None:
-            # On the loop on which the line is read, set it directly: the reader then runs one turn of the loop sooner.
-            arrived.set() if threading.get_ident() == thread else loop.call_soon_threadsafe(arrived.set)
-
+        arrived, wake = loop_event()
         if not self._tap._mark(self.place + size, wake):
             arrived.set()
         try:
@@ -317,19 +307,6 @@ class TapReader:
     def _take_some(self, wake: Callable[[], object] | None) -> list[Chunk | Gap]:
         items, self._next, self._fed, self.ended = self._tap._take(self._next, self._fed, wake, self._counts_missed)
         return items
-
-
-def _settle_on(loop: asyncio.AbstractEventLoop, future: asyncio.Future[None]) -> None:
-    """Set the result of `future`, which belongs to `loop`, from any thread. On the loop itself no wake-up is needed."""
-    if runs_here(loop):
-        _settle(future)
-    else:
-        loop.call_soon_threadsafe(_settle, future)
-
-
-def _settle(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)
 
 
 def wake_all(waiting: list[Callable[[], object]]) -> None:
