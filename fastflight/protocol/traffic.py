@@ -21,7 +21,6 @@ are recognised at any time.
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable
 
 from fastflight.protocol.agent_frames import ANNOUNCEMENT, MARK, Frame, FrameReader, encode
@@ -60,13 +59,14 @@ class Traffic:
     """Splits what a board sends. `heard` gets each part, and whether it belongs to a request.
 
     `ended` is called when the traffic of a request in the raw REPL has ended, with whether the prompt has come back.
+    `clock` returns seconds.
     """
 
     def __init__(
         self,
         heard: Callable[[bytes, bool], object] = _ignore,
         ended: Callable[[bool], object] = _ignore,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self._heard = heard
         self._ended = ended

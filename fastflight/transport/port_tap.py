@@ -8,6 +8,7 @@ do, so that the tap can tell the traffic of requests from what the board sends b
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Iterator
 
 from fastflight.errors import TransportError
@@ -58,7 +59,7 @@ class PortTap:
         can_wait: bool = True,
     ) -> None:
         self.guard = guard
-        self.traffic = Traffic(self._heard, self._ended)
+        self.traffic = Traffic(self._heard, self._ended, time.monotonic)
         self._tap = tap
         self._notify = notify
         self._can_wait = can_wait
