@@ -11,6 +11,7 @@ agent's file and its position are `fastflight_agent.f` and `fastflight_agent.pos
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Container
 from functools import partial
@@ -18,7 +19,7 @@ from functools import partial
 from fastflight.errors import BusyError, DeviceMemory, ProtocolError, TransportTimeout
 from fastflight.protocol import agent_frames as frames
 from fastflight.protocol.agent_frames import Frame, FrameReader
-from fastflight.protocol.conversation import Conversation, Deliver, Send
+from fastflight.protocol.conversation import Conversation, Deliver, Limit, Send
 from fastflight.protocol.raw_repl import CTRL_C, MAX_ANSWER_BYTES, MAX_TRACEBACK_BYTES, Output, RawRepl
 
 # An idle agent answers within 20 ms. A program that computes, or waits without asyncio, delays it.
@@ -232,10 +233,14 @@ class AgentRepl(RawRepl):
         The agent forgets the pieces of code that it has not run.
         """
         yield Send(request)
+        # In all: a program that prints is never silent.
+        yield Limit(within)
         try:
             frame = yield from self._frame(within, lambda each: each.kind == frames.ANNOUNCEMENT)
         except (TransportTimeout, ProtocolError):
+            yield Limit(math.inf)
             return None
+        yield Limit(math.inf)
         self._frames.clear()
         self._number = frame.number
         self.platform = frame.payload.decode("ascii", "replace").rpartition(" ")[2]

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from itertools import repeat
 
 import pytest
 
-from fastflight.errors import ProtocolError
+from fastflight.errors import ProtocolError, TransportTimeout
 from fastflight.protocol import agent_frames as frames
 from fastflight.protocol.agent import MAX_STRAY_FRAMES, AgentRepl
-from fastflight.protocol.conversation import Conversation, Deliver, Receive
+from fastflight.protocol.conversation import Conversation, Deliver, Limit, Receive
 
 STEPS = 10 * MAX_STRAY_FRAMES
 
@@ -53,6 +54,27 @@ def test_frames_that_are_no_answer_end_a_request(
 def test_a_board_that_only_answers_does_not_announce_itself() -> None:
     reached, _ = run(AgentRepl().reach(1.0), repeat(frames.encode(frames.OUTPUT, 77, b"x")))
     assert reached is False
+
+
+def test_a_program_that_prints_does_not_prolong_the_wait_for_an_announcement() -> None:
+    # The program prints ten lines in a second of a clock that only this loop advances.
+    now, limit = 0.0, math.inf
+    reaching = AgentRepl().reach(0.5)
+    step = next(reaching)
+    with pytest.raises(StopIteration) as end:
+        while True:
+            if isinstance(step, Limit):
+                limit = now + step.seconds
+            if not isinstance(step, Receive):
+                step = reaching.send(b"")
+            elif now + 0.1 > limit:
+                step = reaching.throw(TransportTimeout("no byte in time"))
+            else:
+                now += 0.1
+                step = reaching.send(b"21.5\n")
+    assert end.value.value is False
+    assert now <= 0.5
+    assert limit == math.inf  # for what comes next
 
 
 def test_a_board_cannot_send_more_of_a_file_than_was_asked_for() -> None:
