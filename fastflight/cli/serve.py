@@ -227,6 +227,10 @@ def serve(options: dict[str, Any]) -> None:
     # gRPC would write lines of its own about an address that is taken.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     # Importing the server takes longer than most commands take to run.
+    if not options.get("source"):  # the user's own sources may make data frames
+        from fastflight.cli.interruptible_client import keep_pandas_out
+
+        keep_pandas_out()
     from fastflight.app.compose import open_server
     from fastflight.app.own_sources import load_sources
 

@@ -65,7 +65,15 @@ def timed(rows: pa.RecordBatch) -> list[tuple[dict[str, Any], int | None]]:
     """Return each row as a dict without `PLACE`, and its time in nanoseconds; None if it is not known."""
     times = rows.column("time").cast(pa.int64()).to_pylist()
     numbers = rows.column("line").to_pylist()
-    values = rows.select(range(len(PLACE), rows.num_columns)).to_pylist()
+    columns = rows.select(range(len(PLACE), rows.num_columns))
+    try:
+        values = columns.to_pylist()
+    except ValueError:
+        # Nanoseconds need pandas, which `serve` hides from Arrow. For a data frame Arrow looks for it again.
+        import pandas as pd
+
+        pa.Table.from_pandas(pd.DataFrame())
+        values = columns.to_pylist()
     return [
         (row, None if microseconds is None else microseconds * 1000 + number)
         for row, microseconds, number in zip(values, times, numbers, strict=True)

@@ -31,7 +31,6 @@ from fastflight.tables.bare import empty
 from fastflight.tables.schemas import project
 from fastflight.transport.chunk_buffer import Chunk
 
-_DIRECTIONS = pa.array(DIRECTIONS)
 # Ends the cut of a row that waited in the port before the line was opened. The log holds the time at which it was read.
 WAITED = " (it had waited in the port: when it was sent is not known)"
 # Rows of a recording have no flush time; this keeps `SessionRows` from flushing on its own.
@@ -150,12 +149,13 @@ class RecordedChunks:
         if cuts.null_count < rows.num_rows:
             waited = pc.fill_null(pc.ends_with(cuts, WAITED), False)
             times = pc.if_else(waited, pa.scalar(None, TIME), times)
-        codes = pc.index_in(rows.column("direction"), _DIRECTIONS).cast(pa.int8())
+        directions = pa.array(DIRECTIONS)  # not of the module: it would load pandas for each command
+        codes = pc.index_in(rows.column("direction"), directions).cast(pa.int8())
         lengths = pc.binary_length(data).cast(pa.int64())
         sent = pc.sum(pc.multiply(lengths, codes.cast(pa.int64()))).as_py() or 0
         self._bytes[1] += sent
         self._bytes[0] += (pc.sum(lengths).as_py() or 0) - sent
         numbers = pa.array(np.arange(first, first + rows.num_rows, dtype=np.uint64))
-        direction = pa.DictionaryArray.from_arrays(codes, _DIRECTIONS)
+        direction = pa.DictionaryArray.from_arrays(codes, directions)
         batch = pa.RecordBatch.from_arrays([numbers, times, direction, data], schema=BYTES_SCHEMA)
         return batch.select(self.schema.names)

@@ -34,6 +34,9 @@ def test_it_says_where_it_listens_and_ends_at_ctrl_c() -> None:
         assert re.fullmatch(r"grpc://127\.0\.0\.1:\d+", server.location)
         with FastFlightClient(server.location) as client:
             assert [device.name for device in client.devices()] == ["demo"]
+        # Loading it takes half a second, and 30 MB.
+        maps = Path(f"/proc/{server.process.pid}/maps")
+        assert not maps.exists() or "/pandas/" not in maps.read_text()
         assert server.end(signal.SIGINT) == 0
 
 
