@@ -25,6 +25,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from functools import partial
 from typing import Generic, TypeAlias, TypeVar
 
 from fastflight.errors import FastFlightError, Stopped
@@ -314,13 +315,15 @@ def runs_here(loop: asyncio.AbstractEventLoop) -> bool:
         return False
 
 
-def loop_event() -> tuple[asyncio.Event, Wake]:
+def loop_event(*, direct: bool = False) -> tuple[asyncio.Event, Wake]:
     """Return an event of the running loop, and a function that sets it from any thread.
 
-    On the loop itself it is set directly: a task that waits for it then runs one turn of the loop sooner. The function
-    raises `RuntimeError` if the loop is closed.
+    With `direct`, the loop itself sets it at once: a task that waits for it then runs one turn of the loop sooner. The
+    function raises `RuntimeError` if the loop is closed.
     """
     event, loop = asyncio.Event(), asyncio.get_running_loop()
+    if not direct:  # no Python function, because Flight's threads call it (`docs/architecture.md`)
+        return event, partial(loop.call_soon_threadsafe, event.set)
 
     def wake() -> None:
         event.set() if runs_here(loop) else loop.call_soon_threadsafe(event.set)

@@ -11,6 +11,7 @@ An empty list, or a batch without rows and without a note, is a sign of life. Of
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable, Iterator
 from typing import TypeAlias, cast
@@ -20,7 +21,7 @@ import pyarrow as pa
 from fastflight.errors import DataError
 from fastflight.runtime.stream import LOOK_SECONDS, Stream
 from fastflight.service.choices import Mode
-from fastflight.service.source import Batches, Note, Noted, Reading, held_bytes
+from fastflight.service.source import Batches, Note, Noted, Reading, held_bytes, no_summary
 from fastflight.tables.bare import empty
 
 # Clients refuse messages over 4 MB (the Rust command line) or 16 MB (ADBC), and Arrow never splits one.
@@ -107,9 +108,19 @@ class Outgoing:
         return {
             "rows": self._rows,
             "bytes": self._bytes,
-            "duration_seconds": round(time.perf_counter() - self._stream.began, 6),
+            "duration_seconds": self._seconds(),
             **summary,
         }
+
+    def trailer_json(self) -> bytes:
+        """Return the trailer as JSON. That of most answers has only the totals, which need no encoder."""
+        if self.reading.summary is no_summary:
+            totals = f'"rows": {self._rows}, "bytes": {self._bytes}, "duration_seconds": {self._seconds()}'
+            return f"{{{totals}}}".encode()
+        return json.dumps(self.trailer(), default=str).encode()
+
+    def _seconds(self) -> float:
+        return round(time.perf_counter() - self._stream.began, 6)
 
     def _begin(self, reading: Reading, path: Mode) -> list[Measured]:
         """Take the schema of a reading, and return its first messages."""

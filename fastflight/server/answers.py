@@ -112,8 +112,8 @@ def _whole(outgoing: Outgoing, messages: Iterable[Measured], stream: Stream) -> 
     if not made or made[-1][1] is not None:
         made.append((empty(outgoing.schema), None))
     last, _ = made.pop()
-    made.append((last, _of_source(outgoing.trailer)))
     ready = [batch if note is None else _with(batch, note) for batch, note in made]
+    ready.append((last, pa.py_buffer(_of_source(outgoing.trailer_json))))
     besides = MESSAGE_COLUMN_BYTES * len(outgoing.schema) * (1 + len(ready)) + len(stream.resolved.ticket)
     if stream.bytes + besides <= UNREAD_BYTES:
         stream.close("finished")
@@ -173,7 +173,7 @@ def _send(
         close(closing)
         # Slicing a batch takes a tenth of the time of making an empty one, and keeps the interpreter's lock.
         last = empty(outgoing.schema) if batch is None else batch.slice(0, 0)
-        message = _with(last, outgoing.trailer())
+        message = last, pa.py_buffer(outgoing.trailer_json())
         stream.offered = time.monotonic()
         with_client = True
         yield message

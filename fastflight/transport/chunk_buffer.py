@@ -133,7 +133,7 @@ class ChunkBuffer:
         """Wait while the line is ahead of its recorder, at most `PACE_SECONDS`. Await it before reading such a line."""
         if not self.is_ahead:
             return
-        taken, wake = loop_event()
+        taken, wake = loop_event(direct=True)
         if self._pause(wake):
             try:
                 async with asyncio.timeout(PACE_SECONDS):
@@ -251,7 +251,7 @@ class TapReader:
 
     async def atake(self, timeout: float | None) -> list[Chunk | Gap]:
         """As `take`. If cancelled, it has taken nothing."""
-        arrived, wake = loop_event()
+        arrived, wake = loop_event(direct=True)
         if not (items := self._take_some(wake)) and not self.ended:
             try:
                 with contextlib.suppress(TimeoutError):
@@ -273,7 +273,7 @@ class TapReader:
 
         Sizes count `CHUNK_BYTES` for each chunk. It is also set by a nudge, and when the tap is closed.
         """
-        arrived, wake = loop_event()
+        arrived, wake = loop_event(direct=True)
         if not self._tap._mark(self.place + size, wake):
             arrived.set()
         try:
