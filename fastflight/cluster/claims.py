@@ -26,8 +26,10 @@ from fastflight.cluster.placement import Plan
 RESERVED_NUMBERS = 1_000_000_000
 # A device that cannot be taken over is left to other servers for this long, and stays there.
 REFUSED_SECONDS = 30.0
-# Each device is looked at once in so many looks that have no reason of their own.
-PARTS = 5
+# Each device is looked at once in so many looks that have no reason of their own: every five seconds. Of few devices,
+# at least so many are looked at each time.
+PARTS = 25
+LEAST_LOOKED_AT = 60
 # Devices that move to other servers at the same time.
 MAX_MOVING = 32
 # Steps under way, of which most wait for NATS.
@@ -172,8 +174,9 @@ class Claims:
     def look_around(self) -> None:
         """Have the next look include another part of all devices: those whose time has come, or that are idle now."""
         devices = list(self._claims)
-        self._pending.update(dict.fromkeys(devices[self._part :: PARTS]))
-        self._part = (self._part + 1) % PARTS
+        parts = max(1, min(PARTS, len(devices) // LEAST_LOOKED_AT))
+        self._part = (self._part + 1) % parts
+        self._pending.update(dict.fromkeys(devices[self._part :: parts]))
 
     def put_ended(self, device: str, now: float, *, stored: bool) -> None:
         """A `Put` has ended. What was stored is in the directory already."""

@@ -8,12 +8,14 @@ own. A `Recording` is all rows of a device, in the order of their numbers.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from datetime import datetime
 
-from fastflight.cluster.shipment import Shipment
+import pyarrow as pa
+
+from fastflight.cluster.shipment import Run, Shipment, by_device
 from fastflight.errors import FastFlightError
 from fastflight.gap import Gap, Why
 from fastflight.log import (
@@ -70,28 +72,27 @@ class FleetCopy:
 
         If this raises, call it again with the same rows: none of them was skipped.
         """
+        of_server: dict[str, list[Shipment]] = {}
+        for shipment in shipments:
+            of_server.setdefault(shipment.server, []).append(shipment)
         results: list[Ticket | FastFlightError] = []
-        ends: dict[Log, int] = {}
         try:
-            for shipment in shipments:
-                results += self._append(shipment, ends)
+            for server, its in of_server.items():
+                results += self._append(server, *by_device(its))
         finally:
             # All have ended before the next call: rows on their way to the disk look as if they were there.
             failed = [error for result in results if (error := _error_of(result)) is not None]
         if failed:
             raise failed[0]
 
-    def _append(self, shipment: Shipment, ends: dict[Log, int]) -> list[Ticket | FastFlightError]:
-        """Append the rows of a shipment that are new. Return a ticket for each of its runs that has some.
-
-        `ends` has for each log the number after the rows that `add` has appended. If some of those have failed
-        meanwhile, the result is an error: the rows after them would take their place for good.
-        """
+    def _append(self, server: str, rows: pa.RecordBatch, runs: Sequence[Run]) -> list[Ticket | FastFlightError]:
+        """Append the rows of runs that are new. Return a ticket for each run that has some."""
         parts: list[NewRows] = []
         places: list[int] = []
+        ends: dict[Log, int] = {}
         at = 0
-        for run in shipment.runs:
-            log = self._log(run.device, shipment.server)
+        for run in runs:
+            log = self._log(run.device, server)
             expected = ends.get(log, log.next_seq)
             first = max(run.first, expected)
             if first < run.next:
@@ -103,7 +104,6 @@ class FleetCopy:
         if not parts:
             return []
         self.store.wait_for_room()
-        rows = shipment.rows
         if sum(part.length for part in parts) < at:
             rows = joined([rows.slice(place, part.length) for place, part in zip(places, parts, strict=True)])
         return self.store.append(rows, parts)

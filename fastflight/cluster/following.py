@@ -18,15 +18,18 @@ import structlog
 from fastflight.cluster.connection import ClusterConnection
 from fastflight.cluster.fleet_copy import FleetCopy
 from fastflight.cluster.recording_stream import RecordingStream, Stored, is_short
-from fastflight.cluster.shipment import decode
+from fastflight.cluster.shipment import Shipment, decode
 from fastflight.concurrency import off_loop
 from fastflight.errors import FastFlightError, TransportError
 from fastflight.files import replacement
 
 log = structlog.get_logger(__name__)
 
-# Between two looks for new messages. Readers do not wait for the next one.
-LOOK_SECONDS = 1.0
+# Between two looks for new messages. Readers do not wait for the next one. All rows of a device since the last look are
+# added together, so rare looks cost less.
+LOOK_SECONDS = 10.0
+# Rows that are added to the copy at a time, roughly: what is held in memory.
+ADD_BYTES = 16 * 1024 * 1024
 # A node that does not have the newest messages yet is given so long.
 LAG_SECONDS = 0.05
 # Before the next look after a failure.
@@ -184,12 +187,15 @@ class Follower:
 
     def _add(self, page: list[Stored]) -> None:
         """Add the rows of messages to the copy. When they are durable, move after them."""
-        shipments = []
+        shipments: list[Shipment] = []
         for message in page:
             if (shipment := decode(message.data)) is None:
                 log.error("a message of the recordings is damaged in NATS", seq=message.seq)
-            else:
-                shipments.append(shipment)
+                continue
+            shipments.append(shipment)
+            if sum(each.rows.nbytes for each in shipments) >= ADD_BYTES:
+                self._copy.add(shipments)
+                shipments = []
         self._copy.add(shipments)
         self._position.move(self._position.created, page[-1].seq, page[-1].time)
         self._position.store()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 from zlib import crc32
 
@@ -18,15 +18,11 @@ import pyarrow as pa
 
 from fastflight.gap import Gap
 from fastflight.log import LOG_SCHEMA
-from fastflight.log.bodies import MAX_BODY_BYTES, numbers_of
+from fastflight.log.bodies import MAX_BODY_BYTES, joined, numbers_of
 
 MAGIC = b"ffs2"
 # The checksum of what follows: the lengths of the description and of all of the content, and the compressed content.
 _HEADER, _LENGTHS = struct.Struct("<4sI"), struct.Struct("<II")
-# Earlier messages, which may still be in NATS, had each column of the rows compressed, and no second length. For the
-# few rows of a second that takes three times as long, and a half more room.
-EARLIER = b"ffs1"
-_EARLIER_LENGTH = struct.Struct("<I")
 # Rows of one body of the log, with their devices and numbers.
 MAX_CONTENT_BYTES = 4 * MAX_BODY_BYTES
 # What reading a damaged message raises.
@@ -60,11 +56,14 @@ class Run(NamedTuple):
 
 
 class Shipment(NamedTuple):
-    """What a server hands over at a time: the runs of `rows`, in order."""
+    """What a server hands over at a time: `rows` of `SCHEMA`, and what is missing before some of them.
+
+    `missing` has `paused_until` and `gap` of a run, by the place of its first row.
+    """
 
     server: str
     rows: pa.RecordBatch
-    runs: Sequence[Run]
+    missing: Mapping[int, tuple[int, Gap | None]]
 
 
 def encode(server: str, rows: pa.RecordBatch, runs: Sequence[Run]) -> bytes:
@@ -92,10 +91,12 @@ def decode(message: bytes) -> Shipment | None:
         server, pauses = str(said["server"]), {int(at): int(until) for at, until in said["pauses"].items()}
         gaps = {int(at): Gap.of(each) for at, each in said["gaps"].items()}
         batch = pa.ipc.open_stream(content[length:]).read_next_batch()
-        if not batch.schema.equals(SCHEMA):
+        if not batch.schema.equals(SCHEMA) or not batch.num_rows:
             return None
-        runs = _runs(batch, pauses, gaps)
-        return Shipment(server, pa.RecordBatch.from_arrays(batch.columns[2:], schema=LOG_SCHEMA), runs)
+        # The number of a run is that of its device in the dictionary.
+        places = np.searchsorted(batch.column(0).indices.to_numpy(), sorted({*pauses, *gaps})).tolist()
+        missing = dict(zip(places, [(pauses.get(at, 0), gaps.get(at)) for at in sorted({*pauses, *gaps})], strict=True))
+        return Shipment(server, batch, missing)
     except DAMAGES:
         return None  # its sender has another version, or is not a server
 
@@ -107,25 +108,35 @@ def _content(message: bytes) -> tuple[pa.Buffer, int]:
     """
     magic, checksum = _HEADER.unpack_from(message)
     rest = message[_HEADER.size :]
-    # That of the earlier ones did not include the length.
-    checked = rest[_EARLIER_LENGTH.size :] if magic == EARLIER else rest
-    if magic not in (MAGIC, EARLIER) or crc32(checked) != checksum:
+    if magic != MAGIC or crc32(rest) != checksum:
         raise ValueError("it has changed, or is none")
-    if magic == EARLIER:
-        (length,) = _EARLIER_LENGTH.unpack_from(rest)
-        return pa.py_buffer(checked), length
     length, size = _LENGTHS.unpack_from(rest)
     if size > MAX_CONTENT_BYTES:
         raise ValueError("it is too large")
     return pa.decompress(rest[_LENGTHS.size :], size, codec="zstd"), length
 
 
-def _runs(batch: pa.RecordBatch, pauses: dict[int, int], gaps: dict[int, Gap]) -> list[Run]:
-    devices, numbers = batch.column(0), batch.column(1).to_numpy()
-    codes, names = devices.indices.to_numpy(), devices.dictionary.to_pylist()
-    ends = [0, *(np.flatnonzero(np.diff(codes)) + 1).tolist(), len(codes)]
-    return [
-        Run(names[at], int(numbers[begin]), end - begin, pauses.get(at, 0), gaps.get(at))
-        for begin, end in zip(ends, ends[1:], strict=False)
-        for at in (int(codes[begin]),)
-    ]
+def by_device(shipments: Sequence[Shipment]) -> tuple[pa.RecordBatch, list[Run]]:
+    """Return the rows of shipments of one server, sorted by their devices, and the runs in them.
+
+    Rows of one device stay in their order. Rows that follow each other are one run, also if they came in several
+    messages: the rows of many seconds cost little more than those of one.
+    """
+    rows = joined([each.rows for each in shipments])
+    devices = rows.column(0)
+    codes, numbers = devices.indices.to_numpy(), rows.column(1).to_numpy()
+    order = np.argsort(codes, kind="stable")
+    codes, numbers = codes[order], numbers[order]
+    missing: dict[int, tuple[int, Gap | None]] = {}
+    offset = 0
+    for each in shipments:
+        missing |= {offset + place: what for place, what in each.missing.items()}
+        offset += each.rows.num_rows
+    begins = (np.diff(codes, prepend=-1) != 0) | (np.diff(numbers, prepend=-1) != 1)
+    begins |= np.isin(order, [*missing])
+    starts = np.flatnonzero(begins)
+    names = devices.dictionary.to_pylist()
+    lengths = np.diff(starts, append=len(order))
+    found = zip(*(each.tolist() for each in (codes[starts], numbers[starts], lengths, order[starts])), strict=True)
+    runs = [Run(names[code], first, count, *missing.get(at, ())) for code, first, count, at in found]
+    return pa.RecordBatch.from_arrays(rows.columns[2:], schema=LOG_SCHEMA).take(pa.array(order)), runs

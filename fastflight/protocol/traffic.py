@@ -147,6 +147,21 @@ class Traffic:
             self._release()
         return self._requested
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether all that the board sends is output of its program, until an agent announces itself."""
+        return not (
+            self._requested
+            or self._talking
+            or self._leave_deadline is not None
+            or self.has_agent
+            or self._sniffed
+            or self._held
+            or self._entry[1]
+            or self._inside
+            or self._expected
+        )
+
     def received(self, data: bytes) -> None:
         """Pass on what the board has sent, at once or when it is known to whom it belongs."""
         if not self.has_agent and (self._sniffed or MARK in data):

@@ -25,7 +25,7 @@ def device_metrics(inventory: Inventory) -> Iterator[Metric]:
     labels = device_labels(device.name for device in found)
     devices = [((labels[device.name],), device) for device in found]
     ages = [(of, _seconds(now - device.tap.heard_ns)) for of, device in devices if device.tap.heard_ns is not None]
-    crossed = [((*of, way), count) for of, device in devices for way, count in device.tap.bytes.items()]
+    crossed = [((*of, way), count) for of, device in devices for way, count in device.tap.byte_counts.items()]
     yield family("fastflight_device_open", ((of, int(device.is_open)) for of, device in devices))
     yield family("fastflight_device_held", ((of, int(device.holder is not None)) for of, device in devices))
     yield family("fastflight_device_in_trouble", ((of, int(bool(device.trouble))) for of, device in devices))

@@ -5,7 +5,7 @@ have. The column `cut` is null if the row continues the one before it. Otherwise
 opened again, recording began, or a request had the device (its own traffic is not recorded). If `cut` ends with
 `WAITED`, the time at which the device sent the row is not known, and is null in the answer.
 
-`log_columns` makes rows for the log from the chunks of a tap. `RecordedLines` and `RecordedChunks` take what the log
+`log_batch` makes rows for the log from the chunks of a tap. `RecordedLines` and `RecordedChunks` take what the log
 returns, rows and missing ranges, and return the rows that a live session would have returned: `bytes` directly from the
 columns of the log, the other formats as `SessionRows` does.
 """
@@ -13,8 +13,8 @@ columns of the log, the other formats as `SessionRows` does.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -37,34 +37,20 @@ WAITED = " (it had waited in the port: when it was sent is not known)"
 _PATIENT_MS = 60_000
 
 
-# Rows as one sequence of Python values for each field of `LOG_SCHEMA`; times are in us since 1970.
-Columns: TypeAlias = Sequence[Sequence[Any]]
-
-
-def log_columns(chunks: Sequence[Chunk], cuts: Mapping[int, str]) -> Columns:
-    """Return chunks as columns of `LOG_SCHEMA`. `cuts` maps chunk numbers to their cuts."""
-    cuts = {**cuts, **{chunk.seq: cuts.get(chunk.seq, "") + WAITED for chunk in chunks if chunk.waited}}
-    return [
+def log_batch(chunks: Sequence[Chunk]) -> pa.RecordBatch:
+    """Return chunks as a batch of `LOG_SCHEMA`."""
+    columns: list[list[Any]] = [
         [chunk.time_ns // 1000 for chunk in chunks],
         [chunk.direction for chunk in chunks],
         [chunk.data for chunk in chunks],
-        [cuts.get(chunk.seq) for chunk in chunks] if cuts else [None] * len(chunks),
+        [chunk.cut + WAITED if chunk.waited else chunk.cut or None for chunk in chunks],
     ]
-
-
-def log_batch(chunks: Sequence[Chunk], cuts: Mapping[int, str]) -> pa.RecordBatch:
-    """As `log_columns`, as a batch of `LOG_SCHEMA`."""
-    return as_batch(log_columns(chunks, cuts))
-
-
-def as_batch(columns: Columns) -> pa.RecordBatch:
-    """Return columns as a batch of `LOG_SCHEMA`."""
     arrays = [pa.array(*each) for each in zip(columns, LOG_SCHEMA.types, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=LOG_SCHEMA)
 
 
 def chunks_of(rows: NumberedRows) -> Iterator[Chunk]:
-    """Yield the chunks that `log_columns` made rows of."""
+    """Yield the chunks that `log_batch` made rows of."""
     columns = ("time", "direction", "data", "cut")
     times, ways, data, cuts = (rows.batch.column(name) for name in columns)
     values = zip(times.view(pa.int64()).to_pylist(), ways.to_pylist(), data.to_pylist(), cuts.to_pylist(), strict=True)

@@ -29,7 +29,6 @@ from fastflight.device import Device
 from fastflight.errors import FastFlightError, StorageFull
 from fastflight.gap import Gap, Why, moment
 from fastflight.log import Log, NewRows
-from fastflight.sources.recorded_rows import Columns, log_columns
 from fastflight.sources.rounds import PendingRows, Rounds
 from fastflight.sources.session_lines import BEGAN, BEGAN_AT_LINE
 from fastflight.transport.chunk_buffer import KEPT_BYTES, Chunk
@@ -126,11 +125,13 @@ class Recorder:
     def take(self) -> list[PendingRows]:
         """Return the rows for this round. Results of appends that have ended are handled here."""
         self._settle()
-        return self._take_all() if self._reader.has_unread and not self._retry else []
+        return [] if self._retry else self._take_all()
 
     def _take_all(self) -> list[PendingRows]:
         """Return the rows that have come. They count as appended, and are the next ones to settle."""
         items = self._reader.rest()
+        if not items:
+            return []
         self._dropped = {item.last + 1: item for item in items if isinstance(item, Gap)}
         taken = [self._pending_rows(chunks) for chunks in _runs(items)]
         self._pending += taken
@@ -161,18 +162,18 @@ class Recorder:
         first, last = chunks[0].seq, _time(chunks[-1].time_ns)
         gap = self._gap_before(chunks[0])
         rows = NewRows(self._log, len(chunks), self._expected, first, self._start, gap)
-        pending = PendingRows(self._columns(chunks), rows, first, last)
+        pending = PendingRows(self._with_begin(chunks), rows, first, last)
         self._gap, self._appended_to = None, last
         self._expected = first + len(chunks)
         self._begun = True
         return pending
 
-    def _columns(self, chunks: list[Chunk]) -> Columns:
-        cuts = {chunk.seq: chunk.cut for chunk in chunks if chunk.cut}
-        if not self._begun:
-            begins_line = self.device.tap.reader(seq=chunks[0].seq, counts_missed=False).begins_line
-            cuts[chunks[0].seq] = BEGAN_AT_LINE if begins_line else BEGAN
-        return log_columns(chunks, cuts)
+    def _with_begin(self, chunks: list[Chunk]) -> list[Chunk]:
+        """Return chunks, of which the very first one says that the recording begins with it."""
+        if self._begun:
+            return chunks
+        begins_line = self.device.tap.reader(seq=chunks[0].seq, counts_missed=False).begins_line
+        return [chunks[0]._replace(cut=BEGAN_AT_LINE if begins_line else BEGAN), *chunks[1:]]
 
     def _gap_before(self, chunk: Chunk) -> Gap | None:
         gap, first = self._pause(chunk.unread, chunk.seq), max(self._expected, self._start)

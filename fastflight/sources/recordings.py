@@ -175,7 +175,7 @@ class Recordings:
 
     def _open(self) -> None:
         # The first conversion by Arrow imports pandas, which takes a second or two: do it here, not on an event loop.
-        log_batch([Chunk(0, 0, "rx", b".")], {})
+        log_batch([Chunk(0, 0, "rx", b".")])
         store = self._new_store()
         if not store.is_private:
             log.warning("other users may look into the folder of recordings", folder=str(self.folder), hint="chmod 700")

@@ -17,24 +17,24 @@ from itertools import chain
 from typing import Protocol
 
 from fastflight.errors import FastFlightError
-from fastflight.log import LOG_SCHEMA, NewRows, Store, Ticket
-from fastflight.sources.recorded_rows import Columns, as_batch
+from fastflight.log import NewRows, Store, Ticket
+from fastflight.sources.recorded_rows import log_batch
+from fastflight.transport.chunk_buffer import Chunk
 
 # Shorter rounds would keep the loop busy.
 MIN_SECONDS = 0.01
 # One append takes rows of about this size. A body of the log has a few times as much.
 GROUP_BYTES = 1024 * 1024
-DATA = LOG_SCHEMA.get_field_index("data")
 
 
 @dataclass(slots=True)
 class PendingRows:
     """Rows on their way to the disk, the number of the first one, and the time of the last one.
 
-    `ticket` is that of their append, or the error with which it was refused. The values are dropped when it is there.
+    `ticket` is that of their append, or the error with which it was refused. The chunks are dropped when it is there.
     """
 
-    columns: Columns
+    chunks: Sequence[Chunk]
     rows: NewRows
     first: int
     last: datetime
@@ -90,14 +90,14 @@ class Rounds:
     def append(self, taken: Iterable[PendingRows]) -> None:
         """Append rows. From any thread."""
         for group in _groups(taken):
-            columns = [[*chain(*values)] for values in zip(*(each.columns for each in group), strict=True)]
             tickets: Sequence[Ticket | FastFlightError]
             try:
-                tickets = self._store.append(as_batch(columns), [each.rows for each in group])
+                chunks = [*chain.from_iterable(each.chunks for each in group)]
+                tickets = self._store.append(log_batch(chunks), [each.rows for each in group])
             except FastFlightError as error:
                 tickets = [error] * len(group)
             for each, ticket in zip(group, tickets, strict=True):
-                each.ticket, each.columns = ticket, ()
+                each.ticket, each.chunks = ticket, ()
 
     def _schedule(self) -> None:
         if self._timer is None and self._members:
@@ -124,7 +124,7 @@ def _groups(taken: Iterable[PendingRows]) -> Iterator[list[PendingRows]]:
     size = 0
     for each in taken:
         group.append(each)
-        size += sum(map(len, each.columns[DATA]))
+        size += sum(len(chunk.data) for chunk in each.chunks)
         if size >= GROUP_BYTES:
             yield group
             group, size = [], 0

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -69,6 +70,8 @@ class ChunkBuffer:
         # The size of all chunks ever appended, and callbacks that wait for it to reach a value: each is called once.
         self._fed = 0
         self._waiting: list[tuple[int, Callable[[], object]]] = []
+        # The least of these values.
+        self._next_mark = math.inf
         self._dropped = False
         self._closed = False
         # How many chunks were dropped before a reader took them, in total over all readers that count them.
@@ -81,7 +84,11 @@ class ChunkBuffer:
     @property
     def next_seq(self) -> int:
         """The number of the next chunk."""
+        self.collect()
         return self._next
+
+    def collect(self) -> None:
+        """Add the chunks that a subclass has held back. The caller does not hold `_lock`."""
 
     def begin_at(self, seq: int) -> None:
         """Set the number of the first chunk. Call it before there are chunks and readers."""
@@ -103,10 +110,16 @@ class ChunkBuffer:
         while self._bytes > limit and len(self._chunks) > 1:
             self._bytes -= len(self._chunks.popleft().data) + CHUNK_BYTES
             self._dropped = True
+        if self._fed < self._next_mark:
+            return []
         waiting = [wake for mark, wake in self._waiting if mark <= self._fed]
-        if waiting:
-            self._waiting = [each for each in self._waiting if each[0] > self._fed]
+        self._wait_for([each for each in self._waiting if each[0] > self._fed])
         return waiting
+
+    def _wait_for(self, waiting: list[tuple[int, Callable[[], object]]]) -> None:
+        """Replace the callbacks that wait. The caller holds `_lock`."""
+        self._waiting = waiting
+        self._next_mark = min((mark for mark, _ in waiting), default=math.inf)
 
     def _reader_from(self, start: int, begins_line: bool, counts_missed: bool) -> TapReader:
         """Return a reader that starts with chunk `start`. The caller holds `_lock`."""
@@ -157,6 +170,7 @@ class ChunkBuffer:
 
     def close(self) -> None:
         """End the readers: they take what is kept, and then end."""
+        self.collect()
         with self._lock:
             self._closed = True
             waiting = self._pop_waiting() + self._paused
@@ -170,26 +184,34 @@ class ChunkBuffer:
         `fed` is the size of all chunks before `start`, if it is known; the third result is that for the next call. If
         there are no chunks, `wake` is called when there are. With `counts_missed`, a gap is added to `missed`.
         """
+        self.collect()
         with self._lock:
             items: list[Chunk | Gap] = []
-            kept = self._next - len(self._chunks)
+            count = len(self._chunks)
+            kept = self._next - count
             if start < kept:
                 size = None if fed is None else self._fed_before(0) - fed - (kept - start) * CHUNK_BYTES
                 items.append(Gap(start, kept - 1, bytes=size))
                 self.missed += (kept - start) * counts_missed
                 start = kept
-            items += islice(self._chunks, start - kept, start - kept + LOT_CHUNKS)
+            # By place: most readers are near the end of the chunks, and an iterator would begin at their start.
+            items += [self._chunks[place] for place in range(start - kept, min(start - kept + LOT_CHUNKS, count))]
             start = min(start + LOT_CHUNKS, self._next)
             if not items and not self._closed and wake is not None:
-                self._waiting.append((self._fed + 1, wake))
-            return items, start, self._fed_before(start - kept), self._closed and start == self._next
+                self._wait_for([*self._waiting, (self._fed + 1, wake)])
+            is_end = start == self._next
+            found = items, start, self._fed if is_end else self._fed_before(start - kept), self._closed and is_end
+        if not items:
+            self.collect()  # what was held back after the first time has met no callback
+        return found
 
     def _forget(self, wake: Callable[[], object]) -> None:
         with self._lock:
-            self._waiting = [each for each in self._waiting if each[1] != wake]
+            self._wait_for([each for each in self._waiting if each[1] != wake])
 
     def _pop_waiting(self) -> list[Callable[[], object]]:
-        waiting, self._waiting = self._waiting, []
+        waiting = self._waiting
+        self._wait_for([])
         return [wake for _, wake in waiting]
 
     def _mark(self, mark: int, wake: Callable[[], object]) -> bool:
@@ -200,8 +222,9 @@ class ChunkBuffer:
         with self._lock:
             if self._fed >= mark or self._closed:
                 return False
-            self._waiting.append((mark, wake))
-            return True
+            self._wait_for([*self._waiting, (mark, wake)])
+        self.collect()
+        return True
 
 
 class TapReader:
@@ -265,6 +288,7 @@ class TapReader:
     @property
     def has_unread(self) -> bool:
         """Whether chunks have come since the last `rest`. Costs less than looking for them."""
+        self._tap.collect()
         return self._tap._fed > self.place
 
     @contextlib.contextmanager
@@ -283,16 +307,15 @@ class TapReader:
 
     def rest(self) -> list[Chunk | Gap]:
         """Return all chunks and gaps that are there, without waiting."""
-        items: list[Chunk | Gap] = []
+        tap = self._tap
+        end = tap.next_seq
         # Read `_fed` first: a chunk that is fed meanwhile may be taken but not counted, which costs one more look.
-        self.place = self._tap._fed
-        end = self._tap.next_seq
+        self.place = tap._fed
+        items = self._take_some(None)  # sets `ended`, also if there are none
         while self._next < end and not self.ended:
             items += self._take_some(None)
-        if not items:
-            self._take_some(None)  # sets `ended`
-        if self._tap._recorder is self:
-            self._tap._resume()
+        if tap._recorder is self and (tap._paused or tap._stalled):
+            tap._resume()
         return items
 
     def __iter__(self) -> Iterator[Chunk | Gap]:

@@ -69,6 +69,11 @@ class FramedPort(SocketPort):
     def _encode(self, data: bytes) -> bytes:
         return self._framing.encode(data)
 
+    def _decode(self, data: bytes) -> bytes:
+        with self._lock:
+            self._store(data)
+            return self._pop() if self._has_unread else b""
+
     def _store(self, data: bytes) -> None:
         try:
             self._framing.feed(data)

@@ -93,15 +93,17 @@ class Port(asyncio.Protocol):
         self._keeper = self._loop.create_task(self._keep())
 
     def data_received(self, data: bytes) -> None:
-        with self._lock:
-            self._unread_bytes += len(data)
-            self._store(data)
-            if self._unread_bytes >= READ_BYTES and not self._reading_paused and self._may_pause:
-                self._reading_paused = True
-                self._transport.pause_reading()
-        if self._is_listening and self._has_unread:
-            self._pass_to_tap()
-        self._wake()
+        if self._is_listening:
+            self._pass_to_tap(self._decode(data))
+        else:
+            with self._lock:
+                self._unread_bytes += len(data)
+                self._store(data)
+                if self._unread_bytes >= READ_BYTES and not self._reading_paused and self._may_pause:
+                    self._reading_paused = True
+                    self._transport.pause_reading()
+        if self._waiters:
+            self._wake()
 
     def pause_writing(self) -> None:
         self._writing_paused = True
@@ -225,26 +227,27 @@ class Port(asyncio.Protocol):
 
     async def _listen(self) -> None:
         """Pass bytes to the tap as they arrive, until the line is ahead of its recorder."""
+        assert self.tapping is not None
         self._is_listening, self._listening_error = True, None
         self._stop_listening.clear()
         try:
             if self._has_unread:
-                self._pass_to_tap()
+                with self._lock:
+                    data = self._take()
+                self._pass_to_tap(data)
             if self._failure is None:
                 await self._stop_listening.wait()
         finally:
             self._is_listening = False
+            self.tapping.settle()
         if self._listening_error is not None:
             raise self._listening_error
         self._check()
 
-    def _pass_to_tap(self) -> None:
+    def _pass_to_tap(self, data: bytes) -> None:
         assert self.tapping is not None
         try:
-            with self._lock:
-                data = self._take()
-            self.tapping.received(data)
-            if not self.tapping.is_ahead:
+            if not data or not self.tapping.overheard(data):
                 return
         except Exception as error:  # the edge of the transport: `alisten` raises it
             self._listening_error = error
@@ -290,6 +293,10 @@ class Port(asyncio.Protocol):
 
     def _is_writable(self) -> bool:
         return self._is_sent()
+
+    def _decode(self, data: bytes) -> bytes:
+        """Return what the device has sent in `data`, which came while nothing waits to be read."""
+        return data
 
     # The received bytes. The caller holds `_lock`.
 

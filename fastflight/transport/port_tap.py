@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 
 from fastflight.errors import TransportError
 from fastflight.protocol import Conversation, Receive
+from fastflight.protocol.agent_frames import MARK
 from fastflight.protocol.traffic import Traffic
 from fastflight.transport.port import READ_BYTES
 from fastflight.transport.tap import Tap
@@ -91,6 +92,18 @@ class PortTap:
             self._tap.feed("rx", data, waited=True)
         else:
             self.traffic.received(data)
+
+    def overheard(self, data: bytes) -> bool:
+        """Note bytes that nobody waits for. Return whether the line `is_ahead`."""
+        if self.traffic.is_idle and MARK not in data:
+            self._tap.hold(data, self._notify)
+        else:
+            self.received(data)
+        return self.is_ahead
+
+    def settle(self) -> None:
+        """Hand all bytes over that were `overheard`, before somebody uses the line."""
+        self._tap.collect()
 
     def sending(self, data: bytes) -> None:
         """Note the bytes of a write. Raise the error of the guard if they may not be written."""

@@ -13,19 +13,33 @@ push out what the device sent by itself. `whole` returns a tap that keeps all tr
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 
 from fastflight.errors import RequestError
-from fastflight.transport.chunk_buffer import KEPT_BYTES, Chunk, ChunkBuffer, Direction, TapReader, wake_all
+from fastflight.transport.chunk_buffer import (
+    CHUNK_BYTES,
+    KEPT_BYTES,
+    Chunk,
+    ChunkBuffer,
+    Direction,
+    TapReader,
+    wake_all,
+)
 
 # The reasons of cuts by a request. No byte is lost there, but a line of text does not continue after it. After
 # `AFTER_REQUEST` a new line begins; after `WITHIN_REQUEST` that is not known.
 AFTER_REQUEST = "a request had the device"
 WITHIN_REQUEST = "a request had the device, and the board's prompt did not come back"
 REQUEST_CUTS = (AFTER_REQUEST, WITHIN_REQUEST)
+
+
+# What is held back at the most.
+HELD_BYTES = KEPT_BYTES // 8
 
 
 class Tap(ChunkBuffer):
@@ -45,10 +59,14 @@ class Tap(ChunkBuffer):
         self._line_begins = False
         # Whether the device's next byte begins a line after a request; None if there was none since the last chunk.
         self._after_request: bool | None = None
-        # Bytes that crossed the line in each direction, and when the device last sent something outside of requests, in
-        # nanoseconds since 1970 (None: not yet).
-        self.bytes = {"rx": 0, "tx": 0}
-        self.heard_ns: int | None = None
+        # Bytes that crossed the line in each direction, and when the device last sent something outside of requests.
+        self._crossed = {"rx": 0, "tx": 0}
+        self._heard_ns: int | None = None
+        # What the device has sent and nobody has looked for yet: times, bytes and whom to notify of them; and its size.
+        self._held: deque[tuple[int, bytes, Callable[[bytes], None]]] = deque()
+        self._held_bytes = 0
+        # Held while chunks are added, so that they keep their order.
+        self._adding = threading.RLock()
         # The number of the first chunk after the line was last lost.
         self.lost_at = 0
         # The tap of all traffic, if somebody holds it, and the number with which the next one begins.
@@ -59,6 +77,7 @@ class Tap(ChunkBuffer):
 
     def cut(self, reason: str) -> None:
         """Record that the next chunk does not continue the last one, because the line was not read in between."""
+        self.collect()
         with self._lock:
             self._cut = reason
             self._opened_ns = self._clock()
@@ -72,10 +91,11 @@ class Tap(ChunkBuffer):
 
     def mark_lost(self) -> None:
         """Record that the line is lost, and wake the readers."""
+        self.collect()
         with self._lock:
             self.lost_at = self._next
             if self.lost_ns is None:
-                self.lost_ns = max(self.heard_ns or 0, self._opened_ns) or None
+                self.lost_ns = max(self._heard_ns or 0, self._opened_ns) or None
             whole = self._held_whole()
         if whole is not None:
             whole.mark_lost()
@@ -87,6 +107,7 @@ class Tap(ChunkBuffer):
         It is fed while somebody holds it or a reader of it, since each byte is copied. A tap that is made later begins
         one number further: whoever continues with the numbers of the earlier one gets a gap.
         """
+        self.collect()
         with self._lock:
             whole = self._held_whole()
             if whole is None:
@@ -101,16 +122,30 @@ class Tap(ChunkBuffer):
 
         The first is None if the line had not been opened before, the second while it is lost.
         """
+        self.collect()
         with self._lock:
             if self.lost_ns is None:
                 return self._unread
             return self.lost_ns if self._unread is None else self._unread[0], None
+
+    @property
+    def byte_counts(self) -> Mapping[str, int]:
+        """The bytes that crossed the line in each direction."""
+        self.collect()
+        return self._crossed
+
+    @property
+    def heard_ns(self) -> int | None:
+        """When the device last sent something outside of requests, in nanoseconds since 1970; None: not yet."""
+        self.collect()
+        return self._heard_ns
 
     def _held_whole(self) -> Tap | None:
         return None if self._whole is None else self._whole()
 
     def end_of_request(self, *, begins_line: bool) -> None:
         """Record that a request has ended. `begins_line`: the device's next byte is known to begin a line."""
+        self.collect()
         with self._lock:
             self._after_request = begins_line
 
@@ -118,32 +153,51 @@ class Tap(ChunkBuffer):
         """Add bytes that crossed the line. Never waits for a reader. `request` and `waited` are those of `Chunk`."""
         if not data:
             return
-        # Copy to memory of the right size. A read allocates `READ_BYTES`, and its result keeps the start of that
-        # memory: a whole page for twenty bytes, or a block of the heap between two holes too small for the next read.
-        data = bytes(memoryview(data))
-        if (whole := self._held_whole()) is not None:
-            whole._add(direction, data, request, waited)
-            self._whole_start = whole.next_seq + 1
-        if request:
-            with self._lock:
-                self._count(direction, data)
-        else:
-            self._add(direction, data, request, waited)
+        data = _copied(data)
+        with self._adding:
+            self.collect()
+            now = self._clock()
+            if (whole := self._held_whole()) is not None:
+                whole._add(now, direction, data, request, waited)
+                self._whole_start = whole.next_seq + 1
+            if request:
+                with self._lock:
+                    self._crossed[direction] += len(data)
+            else:
+                self._add(now, direction, data, request, waited)
 
-    def _count(self, direction: Direction, data: bytes) -> int:
-        """Count the bytes, and return the present time in nanoseconds since 1970. The caller holds `_lock`."""
-        now = self._clock()
-        self.bytes[direction] += len(data)
-        return now
+    def hold(self, data: bytes, notify: Callable[[bytes], None]) -> None:
+        """Add bytes that the device sends outside of requests, with the present time, when somebody looks for them.
 
-    def _add(self, direction: Direction, data: bytes, request: bool, waited: bool) -> None:
+        A row wakes the loop, and what runs then finds nothing in the caches of the processor. The rows of a second that
+        are added together cost a fraction. `notify` gets the bytes before they are added.
+        """
+        self._held.append((self._clock(), _copied(data), notify))
+        self._held_bytes += len(data) + CHUNK_BYTES
+        size = self._held_bytes
+        if size >= HELD_BYTES or self._fed + size >= self._next_mark or self._whole is not None:
+            self.collect()
+
+    def collect(self) -> None:
+        """Add what `hold` has got. Whoever reads the tap calls it first, from any thread."""
+        with self._adding:
+            self._held_bytes = 0
+            while self._held:
+                now, data, notify = self._held.popleft()
+                notify(data)
+                if (whole := self._held_whole()) is not None:
+                    whole._add(now, "rx", data)
+                    self._whole_start = whole.next_seq + 1
+                self._add(now, "rx", data)
+
+    def _add(self, now: int, direction: Direction, data: bytes, request: bool = False, waited: bool = False) -> None:
         with self._lock:
-            now = self._count(direction, data)
+            self._crossed[direction] += len(data)
             cut = self._cut or self._request_cut()
             unread, self._unread = self._unread, None
             self._cut, self._after_request = "", None
             if direction == "rx":
-                self.heard_ns = now
+                self._heard_ns = now
                 self._line_begins = data.endswith(b"\n")
             waiting = self._append(Chunk(self._next, now, direction, data, cut, request, waited, unread))
         wake_all(waiting)
@@ -160,6 +214,7 @@ class Tap(ChunkBuffer):
         Readers that count what they miss themselves are made without `counts_missed`.
         If chunk `seq` was dropped, the reader first gets the gap. `RequestError` if it does not exist yet.
         """
+        self.collect()
         with self._lock:
             start = self._next
             if seq is not None:
@@ -210,3 +265,12 @@ class Tap(ChunkBuffer):
             whole = self._held_whole()
         if whole is not None:
             whole.close()
+
+
+def _copied(data: bytes) -> bytes:
+    """Return a copy in memory of the right size.
+
+    A read allocates `READ_BYTES`, and its result keeps the start of that memory: a whole page for twenty bytes, or a
+    block of the heap between two holes too small for the next read.
+    """
+    return bytes(memoryview(data))

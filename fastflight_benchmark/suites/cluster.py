@@ -1,9 +1,9 @@
 """Suite `cluster`: several servers that share devices.
 
 `requests`: clients ask any server for rows that a board has printed before and its owner still has in memory. What they
-ask a server that does not own the board is passed on. `scale`: many boards are recorded, and viewers watch some of
-them; then a server is killed, the others take its devices, it starts again and gets them back. Without viewers the
-boards print nothing. Every row is compared with what the boards printed.
+ask a server that does not own the board is passed on. `scale`: many boards are recorded, viewers watch some of them,
+and recordings are read meanwhile; then a server is killed, the others take its devices, it starts again and gets them
+back. Every row is compared with what the boards printed. Boards that print no rows show what the rest costs.
 
 Servers, NATS nodes, boards and clients are processes on this computer and share its cores, so rates are those of all of
 them together. The boards are light: they print rows, and thousands of them share a process.
@@ -23,8 +23,17 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import flight
 
+from fastflight.client import FastFlightClient
 from fastflight.errors import DataError
-from fastflight_benchmark.cluster_stage import ALONE, LOOK_SECONDS, NATS_NODES, Stage, idle_percent, stage
+from fastflight_benchmark.cluster_stage import (
+    ALONE,
+    LOOK_SECONDS,
+    NATS_NODES,
+    STATUS_SECONDS,
+    Stage,
+    idle_percent,
+    stage,
+)
 from fastflight_benchmark.engine import LESS, MORE, Bench, Measure, Suite
 from fastflight_benchmark.loading.recorded import recorded
 from fastflight_benchmark.printing_boards import Printed
@@ -51,15 +60,23 @@ SETTLE_SECONDS = 5.0
 # second.
 CATCH_UP_SECONDS, QUIET_SECONDS = 60.0, 1.5
 READERS = 8
+# What a user would call live. If rows are readable later than this, the computer is overloaded.
+KEPT_UP_SECONDS = 2.0
+# Between two readings of a recording while the boards print. A reading gets the rows of the last seconds.
+READ_SECONDS, READ_BACK_SECONDS = 0.5, 20.0
 COLUMNS = {"board": "int64", "n": "int64", "ns": "int64"}
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Servers for requests (0: one without a cluster); devices that `sharing` servers share, and their viewers."""
+    """Servers for requests (0: one without a cluster); devices that `sharing` servers share, and their viewers.
+
+    `watched` devices print and have viewers, `recorded` ones print, and `silent` ones do not.
+    """
 
     servers: tuple[int, ...]
-    devices: tuple[int, ...]
+    watched: tuple[int, ...]
+    recorded: tuple[int, ...]
     silent: tuple[int, ...]
     viewers: int
     sharing: int
@@ -68,8 +85,8 @@ class Scope:
     wait_seconds: float
 
 
-FULL = Scope((0, 1, 2, 4), (1_000, 2_000, 4_000), (10_000,), 1_000, 4, 20.0, 600.0)
-QUICK = Scope((0, 2), (40,), (40,), 8, 2, 2.0, 60.0)
+FULL = Scope((0, 1, 2, 4), (1_000, 3_000), (1_000, 3_000, 10_000), (10_000,), 1_000, 4, 20.0, 600.0)
+QUICK = Scope((0, 2), (40,), (40,), (40,), 8, 2, 2.0, 60.0)
 
 
 def run(bench: Bench) -> None:
@@ -82,11 +99,14 @@ def run(bench: Bench) -> None:
             worker.hear()
         for servers in scope.servers:
             _requests(bench, servers, scope.seconds / 5, workers)
-        for devices, viewers in [(one, scope.viewers) for one in scope.devices] + [
-            (one, 0) for one in scope.silent if one
-        ]:
-            cell: dict[str, Label] = {"part": SCALE, "devices": devices, "viewers": min(viewers, devices)}
-            if bench.wants(cell, CLUSTER):
+        cells = [
+            *((devices, min(scope.viewers, devices), SCALE_ROWS_PER_SECOND) for devices in scope.watched),
+            *((devices, 0, SCALE_ROWS_PER_SECOND) for devices in scope.recorded),
+            *((devices, 0, 0.0) for devices in scope.silent),
+        ]
+        for devices, viewers, rate in cells:
+            cell: dict[str, Label] = {"part": SCALE, "devices": devices, "viewers": viewers, "rows": int(rate)}
+            if devices and bench.wants(cell, CLUSTER):
                 with bench.attempt(cell, CLUSTER):
                     _scaled(bench, cell, scope, workers)
 
@@ -142,7 +162,7 @@ def _asked(running: Stage, workers: Sequence[Worker], rows: int, seconds: float)
 
 def _scaled(bench: Bench, cell: dict[str, Label], scope: Scope, workers: Sequence[Worker]) -> None:
     """Measure a number of boards. `DataError` if a device has no owner, or a row is not where it should be."""
-    devices, viewers = int(cell["devices"]), int(cell["viewers"])
+    devices, viewers, prints = int(cell["devices"]), int(cell["viewers"]), bool(cell["rows"])
     names = [f"s{number}" for number in range(scope.sharing)]
 
     def add(**figures: float) -> None:
@@ -155,17 +175,25 @@ def _scaled(bench: Bench, cell: dict[str, Label], scope: Scope, workers: Sequenc
         add(placed=time.perf_counter() - began)
         _owned(running.wait(running.placed(), scope.wait_seconds))
         add(settled=time.perf_counter() - began)
-        if viewers:
+        watched: dict[int, list[str]] = {}
+        if prints:
             running.start_boards()
-            watched = _watched(running, viewers, workers)
+            if viewers:
+                watched = _watched(running, viewers, workers)
             time.sleep(min(SETTLE_SECONDS, scope.seconds))
-            _seen(workers)
+            if viewers:
+                _seen(workers)
         before, rows_before = running.used(), sum(each.rows for each in running.printed())
-        time.sleep(scope.seconds)
+        ages: list[float] = []
+        if prints:
+            ages = _ages(running, scope.seconds)
+        else:
+            time.sleep(scope.seconds)
         after, rows_after = running.used(), sum(each.rows for each in running.printed())
-        seconds = after.at - before.at
+        seconds, rows = after.at - before.at, rows_after - rows_before
         add(
-            rows=(rows_after - rows_before) / seconds,
+            printed=rows / seconds,
+            per_row=1e6 * (after.servers_cpu - before.servers_cpu) / rows if rows else float("nan"),
             servers=(after.servers_cpu - before.servers_cpu) / seconds,
             NATS=(after.nats_cpu - before.nats_cpu) / seconds,
             memory=after.servers_memory / 1e6,
@@ -173,10 +201,13 @@ def _scaled(bench: Bench, cell: dict[str, Label], scope: Scope, workers: Sequenc
             to_NATS=(after.messages - before.messages) / seconds,
             idle=idle_percent(before.cores, after.cores),
         )
-        if viewers:
-            latencies = [each["p50_ms"] for each in _seen(workers) if each["p50_ms"] is not None]
-            add(median=float(np.median(latencies)) if latencies else float("nan"))
-            add(stored=_complete(running, watched, workers))
+        if prints:
+            latencies = [each["p50_ms"] for each in (_seen(workers) if viewers else []) if each["p50_ms"] is not None]
+            medians = {"readable": float(np.median(ages))}
+            if latencies:
+                medians["median"] = float(np.median(latencies))
+            add(**medians, overload=max(medians.values()) > 1000 * KEPT_UP_SECONDS)
+            add(stored=_complete(running, watched, workers), listing=_listing(running))
         own = sum(owner == names[-1] for owner in running.owners().values())
         running.kill(names[-1])
         took = running.wait(None, scope.wait_seconds)
@@ -185,6 +216,37 @@ def _scaled(bench: Bench, cell: dict[str, Label], scope: Scope, workers: Sequenc
         back = running.wait(running.placed(), scope.wait_seconds)
         _owned(back)
         add(owned_again=took[0], moved_back=back[0], moved=own)
+
+
+def _ages(running: Stage, seconds: float) -> list[float]:
+    """Read recordings for so long, one after another. Return how old the newest row of each answer is, in ms."""
+    ages = []
+    with contextlib.ExitStack() as stack:
+        clients = [stack.enter_context(flight.connect(running.location(at))) for at in range(len(running.servers))]
+        end, number = time.perf_counter() + seconds, 0
+        while (begin := time.perf_counter()) < end:
+            board = running.boards[number * len(running.boards) // int(1 + seconds / READ_SECONDS)]
+            request = {"type": "recording", "name": board, "since_seconds": READ_BACK_SECONDS}
+            asked = json.dumps({**request, "format": "jsonl", "schema": COLUMNS})
+            found = clients[number % len(clients)].do_get(flight.Ticket(asked.encode())).read_all().column("ns")
+            newest = found[-1].as_py() if len(found) else time.monotonic_ns() - int(READ_BACK_SECONDS * 1e9)
+            ages.append((time.monotonic_ns() - newest) / 1e6)
+            number += 1
+            time.sleep(max(0.0, begin + READ_SECONDS - time.perf_counter()))
+    return ages
+
+
+def _listing(running: Stage) -> float:
+    """Return the seconds of the slowest listing of all recordings: of flights, of states, or of tables in SQL."""
+    seconds = []
+    location = running.location(0)
+    with FastFlightClient(location, timeout=STATUS_SECONDS) as client, flight.connect(location) as bare:
+        asks = (lambda: list(bare.list_flights()), client.recordings, lambda: client.sql("show tables").to_arrow())
+        for ask in asks:
+            began = time.perf_counter()
+            ask()
+            seconds.append(time.perf_counter() - began)
+    return max(seconds)
 
 
 def _owned(waited: tuple[float, int]) -> None:
@@ -213,8 +275,8 @@ def _complete(running: Stage, watched: dict[int, list[str]], workers: Sequence[W
     printed = running.stop_boards()
     rows = dict(zip(running.boards, (each.rows for each in printed), strict=True))
     took, wrong = _stored(running, printed)
-    seen = _seen(workers)
-    for worker in workers:
+    seen = _seen(workers) if watched else []
+    for worker in workers if watched else ():
         worker.ask({"do": "leave"})
     boards = [board for place in sorted(watched) for board in watched[place]]
     if errors := sorted({each["error"] for each in seen} - {""}):
@@ -277,7 +339,11 @@ SUITE = Suite(
         "server CPU": Measure("us", LESS),
         "placed": Measure("s", LESS),
         "settled": Measure("s", LESS),
-        "rows": Measure("1/s"),
+        "printed": Measure("rows/s"),
+        "per row": Measure("us", LESS),
+        "readable": Measure("ms", LESS),
+        "overload": Measure(""),
+        "listing": Measure("s", LESS),
         "servers": Measure("cores", LESS),
         "NATS": Measure("cores", LESS),
         "memory": Measure("MB", LESS),

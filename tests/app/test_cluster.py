@@ -110,7 +110,7 @@ def test_what_is_asked_of_a_busy_board_reaches_it_hardly_ever(tmp_path: Path) ->
                 for ask in asked:
                     with contextlib.suppress(BusyError, flight.FlightUnavailableError):
                         ask()
-        assert device.tap.bytes["rx"] > 0 and device.tap.bytes["tx"] <= BUDGET_BYTES
+        assert device.tap.byte_counts["rx"] > 0 and device.tap.byte_counts["tx"] <= BUDGET_BYTES
 
 
 def test_a_live_session_goes_on_when_its_device_moves(tmp_path: Path) -> None:

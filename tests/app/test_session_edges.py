@@ -29,8 +29,8 @@ from fastflight.app.running import RunningServer
 from fastflight.cli.main import app
 from fastflight.gap import Gap
 from fastflight.log import Store
-from fastflight.sources.recorded_rows import log_batch
 from fastflight.transport.chunk_buffer import Chunk
+from tests.log.rows import log_batch
 from tests.support.servers import serving
 from tests.support.session_oracle import (
     FORMATS,

@@ -29,9 +29,9 @@ from fastflight.client import FastFlightClient, Gap, RowStream
 from fastflight.client.stream import MAX_KEPT_GAPS
 from fastflight.errors import TransportError
 from fastflight.log import Store
-from fastflight.sources.recorded_rows import log_batch
 from fastflight.sources.session_lines import BEGAN
 from fastflight.transport.chunk_buffer import Chunk
+from tests.log.rows import log_batch
 from tests.support.servers import ServerProcess, config
 from tests.support.waiting import until
 

@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastflight.cluster.fleet_copy import FleetCopy, merged
-from fastflight.cluster.shipment import Run, Shipment
+from fastflight.cluster.shipment import Run
 from fastflight.errors import StorageFull
 from fastflight.log import Gap, NumberedRows, Store
+from tests.cluster.shipments import shipment
 from tests.log.disks import FailingDisk
 from tests.log.rows import batch_of, checked, missing, numbers
 
@@ -20,15 +21,11 @@ from tests.log.rows import batch_of, checked, missing, numbers
 USES = st.lists(st.tuples(st.integers(0, 3), st.integers(1, 3), st.sampled_from("ab")), max_size=8)
 
 
-def shipment(server: str, first: int, rows: int, paused_until: int = 0) -> Shipment:
-    return Shipment(server, batch_of("demo", first, rows), [Run("demo", first, rows, paused_until)])
-
-
 def test_rows_that_come_twice_are_there_once(tmp_path: Path) -> None:
     with Store(tmp_path, sync_ms=0) as store:
         copy = FleetCopy(store)
         for first, length in ((0, 5), (0, 5), (3, 4), (1, 2), (9, 1)):
-            copy.add([shipment("a", first, length)])
+            copy.add([shipment("a", Run("demo", first, length))])
         recording = copy.find("demo")
         assert recording is not None and copy.find("other") is None and copy.names() == ["demo"]
         items = list(checked("demo", recording.read()))
@@ -38,13 +35,37 @@ def test_rows_that_come_twice_are_there_once(tmp_path: Path) -> None:
         assert FleetCopy(store).names() == ["demo"] and FleetCopy(store).next_of("demo", "a") == 10
 
 
+def test_rows_of_several_messages_that_follow_each_other_are_stored_together(tmp_path: Path) -> None:
+    gap = Gap(4, 5, "line lost")
+    messages = [
+        shipment("a", Run("x", 0, 2), Run("demo", 0, 3)),
+        shipment("b", Run("x", 50, 1, 50)),
+        shipment("a", Run("demo", 3, 1), Run("demo", 6, 1, 0, gap), Run("y", 7, 1)),
+        shipment("a", Run("demo", 3, 1), Run("demo", 7, 2), Run("x", 2, 2)),
+    ]
+    with Store(tmp_path, sync_ms=0) as store:
+        copy = FleetCopy(store)
+        copy.add(messages)
+        found = {}
+        for name in copy.names():
+            recording = copy.find(name)
+            assert recording is not None
+            items = list(checked(name, recording.read()))
+            found[name] = numbers(items), missing(items), len(recording.extents())
+        assert found["demo"] == ({*range(4), *range(6, 9)}, [(4, 5, "line lost")], 1)
+        assert found["x"] == ({*range(4), 50}, [(4, 49, "unused")], 2)
+        assert found["y"][0] == {7}
+        assert store.statistics().commits <= 2
+
+
 def test_rows_after_those_that_the_disk_did_not_take_do_not_take_their_place(tmp_path: Path) -> None:
     failures: list[int] = []
 
     def fails(call: str, name: str) -> int:
         return failures.pop() if call == "write" and failures else 0
 
-    shipments = [shipment("a", 0, 5), shipment("b", 20, 5, 20), shipment("a", 5, 5)]
+    runs = [("a", Run("demo", 0, 5)), ("b", Run("demo", 20, 5, 20)), ("a", Run("demo", 5, 5))]
+    shipments = [shipment(server, run) for server, run in runs]
     with Store(tmp_path, sync_ms=0, disk=FailingDisk(tmp_path, fails)) as store:
         copy = FleetCopy(store)
         failures.append(errno.ENOSPC)

@@ -15,13 +15,13 @@ from fastflight.cluster.fleet_copy import FleetCopy
 from fastflight.cluster.following import Follower
 from fastflight.cluster.publishing import MAX_MESSAGE_BYTES, Publisher, messages_of
 from fastflight.cluster.recording_stream import RecordingStream
-from fastflight.cluster.shipment import Run, Shipment, decode
+from fastflight.cluster.shipment import Run, by_device, decode
 from fastflight.concurrency import off_loop
 from fastflight.errors import StorageError, TransportError
 from fastflight.log import Store, compact
-from fastflight.sources.recorded_rows import log_batch
 from fastflight.transport.chunk_buffer import Chunk
-from tests.log.rows import batch_of, checked, missing, numbers
+from tests.cluster.shipments import shipment
+from tests.log.rows import batch_of, checked, log_batch, missing, numbers
 
 # More than the hand-over of rows that are on the disk already takes.
 DRAIN_SECONDS = 30.0
@@ -41,12 +41,12 @@ class ModelStream:
 
     async def publish(self, server: str, message: bytes) -> None:
         self.messages += 1
-        shipment = decode(message)
-        assert shipment is not None and shipment.server == server
-        self.runs += [(run.device, run.first, run.length) for run in shipment.runs]
+        sent = decode(message)
+        assert sent is not None and sent.server == server
+        self.runs += [(run.device, run.first, run.length) for run in by_device([sent])[1]]
         number = self.messages % 5 if self._fails else 0
         if number != 2:
-            await off_loop(self._copy.add, [shipment])
+            await off_loop(self._copy.add, [sent])
         if number in (2, 3):
             raise TransportError("no answer", where="NATS")
 
@@ -212,7 +212,7 @@ def test_what_was_handed_over_before_a_restart_is_not_sent_again(
     with Store(tmp_path / "buffer", sync_ms=0) as buffer, Store(tmp_path / "copy", sync_ms=0) as store:
         copy = FleetCopy(store)
         _in_bodies(buffer, ("late", 0), ("a", 0), ("a", 5), ("late", 5), ("a", 10))
-        copy.add([Shipment("alpha", batch_of("a", 0, 10), [Run("a", 0, 10)])])
+        copy.add([shipment("alpha", Run("a", 0, 10))])
         assert sorted(_handed_over(buffer, copy, monkeypatch).runs) == [("a", 10, 5), ("late", 0, 5), ("late", 5, 5)]
 
 
@@ -223,10 +223,10 @@ def test_rows_are_divided_into_messages_that_nats_takes_and_a_larger_row_is_lost
     sent: list[tuple[str, int, int]] = []
     data: list[bytes] = []
     for message, parts in messages_of("alpha", rows, runs):
-        shipment = decode(message)
-        assert shipment is not None and len(message) <= MAX_MESSAGE_BYTES and [*shipment.runs] == [*parts]
+        found = decode(message)
+        assert found is not None and len(message) <= MAX_MESSAGE_BYTES and by_device([found])[1] == [*parts]
         sent += [(run.device, run.first + at, run.paused_until) for run in parts for at in range(run.length)]
-        data += shipment.rows.column("data").to_pylist()
+        data += found.rows.column("data").to_pylist()
     assert [each[:2] for each in sent] == [
         *(("a", number) for number in range(10, 15)),
         *(("b", at) for at in range(3)),

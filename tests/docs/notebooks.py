@@ -22,9 +22,9 @@ from fastflight.app.compose import open_server
 from fastflight.app.config import RecordingSettings
 from fastflight.gap import Why, microseconds
 from fastflight.log import Store
-from fastflight.sources.recorded_rows import log_batch
 from fastflight.sources.session_lines import BEGAN
 from fastflight.transport.chunk_buffer import Chunk
+from tests.log.rows import log_batch
 from tests.support.servers import config
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -214,7 +214,7 @@ def test_what_is_asked_of_a_busy_board_reaches_it_hardly_ever(serve: Serve, tmp_
     samples.write_samples(str(tmp_path / "board"))
     (tmp_path / "board" / "main.py").write_text("import time\nwhile True:\n print('row')\n time.sleep(0.01)\n")
     board = serve(simulated(tmp_path))
-    sent = board.inventory.device("demo").tap.bytes
+    sent = board.inventory.device("demo").tap.byte_counts
     asked = {
         "list_flights": lambda: list(board.client.list_flights()),
         "list_flights of a device": lambda: list(board.client.list_flights(b"demo/*")),

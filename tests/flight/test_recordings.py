@@ -26,9 +26,9 @@ from fastflight.sources import Recordings, device_actions, device_sources, recor
 from fastflight.sources import recorder as recorder_module
 from fastflight.sources.metrics import recording_metrics
 from fastflight.sources.numbering import NUMBERS_PER_SECOND
-from fastflight.sources.recorded_rows import log_batch
 from fastflight.transport.chunk_buffer import Chunk
 from tests.log.disks import FailingDisk
+from tests.log.rows import log_batch
 from tests.support.servers import PROGRAM, SERVE, running
 from tests.support.waiting import until
 
@@ -293,7 +293,7 @@ def test_a_line_without_pace_is_recorded_without_a_gap(tmp_path: Path) -> None:
         with recording(tmp_path, f"socket://127.0.0.1:{listener.getsockname()[1]}") as (board, recordings):
             tap = board.inventory.device("demo").tap
             reader = tap.reader(seq=0)
-            while tap.bytes["rx"] < total:
+            while tap.byte_counts["rx"] < total:
                 reader.take(SOON)
             board.act("recording.stop", device="demo")
             assert (recordings.status("demo").lost, recordings.status("demo").next_seq) == (0, tap.next_seq)

@@ -316,7 +316,7 @@ def test_what_a_page_asks_of_a_busy_board_reaches_it_hardly_ever(tmp_path: Path)
         for path in paths * 3:
             answer = board.run(ask(board.app, scope(path, "GET", (HERE,))))
             assert answer.status == (200 if path == paths[0] else 503), (path, answer.body)
-            reached.append(board.device.tap.bytes["tx"])
+            reached.append(board.device.tap.byte_counts["tx"])
     assert 0 < reached[-1] <= BUDGET_BYTES, reached
     # The first finds out that nobody answers. The others use what is known, but for a byte after each pause.
     assert len(set(reached)) <= 3, reached

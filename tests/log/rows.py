@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 
 import pyarrow as pa
 
 from fastflight.log import LOG_SCHEMA, Gap, NumberedRows, Store
+from fastflight.sources import recorded_rows
+from fastflight.transport.chunk_buffer import Chunk
 
 
 def time_of(seq: int) -> int:
@@ -17,6 +19,11 @@ def time_of(seq: int) -> int:
 @lru_cache(maxsize=1024)
 def batch_of(name: str, first: int, rows: int) -> pa.RecordBatch:
     return rows_of([(time_of(seq), f"{name}:{seq}".encode()) for seq in range(first, first + rows)])
+
+
+def log_batch(chunks: Iterable[Chunk], cuts: Mapping[int, str]) -> pa.RecordBatch:
+    """Rows of chunks, with these cuts by their numbers."""
+    return recorded_rows.log_batch([chunk._replace(cut=cuts.get(chunk.seq, "")) for chunk in chunks])
 
 
 def rows_of(rows: Iterable[tuple[int | None, bytes]]) -> pa.RecordBatch:

@@ -16,12 +16,11 @@ from fastflight.log import Appended, Log, LogReader, Range, Retention, Store, co
 from fastflight.log.values import MAX_SEQ
 from fastflight.service.requests import Recording
 from fastflight.sources import recording
-from fastflight.sources.recorded_rows import log_batch
 from fastflight.sources.recording import RecordingSource
 from fastflight.sources.session_lines import BEGAN
 from fastflight.sources.typed_rows import TypedRows
 from fastflight.transport.chunk_buffer import Chunk
-from tests.log.rows import batch_of, checked, missing, numbers, rows_of, time_of
+from tests.log.rows import batch_of, checked, log_batch, missing, numbers, rows_of, time_of
 from tests.sources.test_session_rows import told
 from tests.support.source_items import items
 

@@ -18,11 +18,11 @@ from fastflight.publish.output import Message, Refusal
 from fastflight.publish.publisher import PositionFile, Publisher
 from fastflight.publish.rows import Position, RowFormat
 from fastflight.sources import RowLayout
-from fastflight.sources.recorded_rows import log_batch
 from fastflight.sources.recorder import RECORDING
 from fastflight.sources.recording import Readable
 from fastflight.transport.chunk_buffer import CHUNK_BYTES, Chunk
 from fastflight.transport.tap import Tap
+from tests.log.rows import log_batch
 
 NUMBERS = RowFormat(RowLayout("csv", {"n": "int64"}))
 # A tap with room for three short chunks.

@@ -10,11 +10,12 @@ import pytest
 
 from fastflight.log import NumberedRows
 from fastflight.service.requests import DeviceSession, Recording
-from fastflight.sources.recorded_rows import RecordedLines, log_batch
+from fastflight.sources.recorded_rows import RecordedLines
 from fastflight.sources.session_rows import SessionRows
 from fastflight.tables import Layout, WholeFile, open_reader
 from fastflight.tables.kinds import INFINITIES, MINUS_INFINITIES, NANS, NULLS
 from fastflight.transport.chunk_buffer import Chunk
+from tests.log.rows import log_batch
 
 NO_VALUE = dict.fromkeys(NULLS)
 NUMBERS = {

@@ -13,12 +13,12 @@ import pytest
 
 from fastflight.log import Store
 from fastflight.service.requests import Recording
-from fastflight.sources.recorded_rows import log_batch
 from fastflight.sources.recording import RecordingSource
 from fastflight.sources.session_lines import BEGAN, BEGAN_AT_LINE
 from fastflight.sources.typed_rows import TypedRows
 from fastflight.transport.chunk_buffer import Chunk, Direction
 from fastflight.transport.tap import AFTER_REQUEST, WITHIN_REQUEST
+from tests.log.rows import log_batch
 from tests.sources.test_session_rows import told
 from tests.support.source_items import aitems, items
 

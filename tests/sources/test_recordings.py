@@ -20,11 +20,11 @@ from fastflight.errors import StorageError
 from fastflight.gap import Gap, Why
 from fastflight.log import LogStatistics, Range, Store
 from fastflight.sources.numbering import NUMBERS_PER_SECOND, first_number
-from fastflight.sources.recorded_rows import log_batch
 from fastflight.sources.recordings import Recordings
 from fastflight.sources.tidying import REST_PER_WORK, WORK_SECONDS, Tidying
 from fastflight.transport.chunk_buffer import CHUNK_BYTES, Chunk
 from fastflight.transport.tap import Tap
+from tests.log.rows import log_batch
 from tests.support.waiting import until
 
 from .recording_parts import SOON, Disk, RecordedLine, SlowDisk

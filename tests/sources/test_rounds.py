@@ -13,11 +13,12 @@ from fastflight.errors import SequenceConflict, Stopped
 from fastflight.log import NewRows, NumberedRows, Store
 from fastflight.sources import rounds as module
 from fastflight.sources.rounds import PendingRows, Rounds
+from fastflight.transport.chunk_buffer import Chunk
 
 
 def part(store: Store, name: str, data: bytes, **place: int) -> PendingRows:
     rows = NewRows(store.open(name), 1, **place)
-    return PendingRows([[1], ["rx"], [data], [None]], rows, 0, datetime.now(UTC))
+    return PendingRows([Chunk(0, 1000, "rx", data)], rows, 0, datetime.now(UTC))
 
 
 class Member:

@@ -14,11 +14,12 @@ from fastflight.gap import Gap
 from fastflight.log import NumberedRows, Store
 from fastflight.service.requests import DeviceSession, Recording
 from fastflight.service.source import Noted
-from fastflight.sources.recorded_rows import RecordedChunks, RecordedLines, log_batch
+from fastflight.sources.recorded_rows import RecordedChunks, RecordedLines
 from fastflight.sources.recording import RecordingSource
 from fastflight.sources.session_rows import DIRECTIONS, SessionRows
 from fastflight.sources.typed_rows import TypedRows
 from fastflight.transport.chunk_buffer import Chunk
+from tests.log.rows import log_batch
 from tests.support.session_oracle import (
     FORMATS,
     SCHEMA,

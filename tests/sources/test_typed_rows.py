@@ -11,7 +11,6 @@ import pytest
 from fastflight.errors import RequestError
 from fastflight.log import Store, compact
 from fastflight.service.requests import Recording
-from fastflight.sources.recorded_rows import log_batch
 from fastflight.sources.recording import RecordingSource
 from fastflight.sources.row_layout import RowLayout
 from fastflight.sources.session_lines import BEGAN, BEGAN_AT_LINE
@@ -19,7 +18,7 @@ from fastflight.sources.tidying import Tidying
 from fastflight.sources.typed_rows import FOLDER, TypedRows
 from fastflight.tables import LineParser
 from fastflight.transport.chunk_buffer import Chunk
-from tests.log.rows import clear
+from tests.log.rows import clear, log_batch
 from tests.support.source_items import items
 from tests.support.waiting import until
 

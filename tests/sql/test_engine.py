@@ -25,10 +25,9 @@ from fastflight.errors import (
 )
 from fastflight.log import Store
 from fastflight.service.requests import MAX_PARAMETERS, MAX_QUERY_CHARACTERS
-from fastflight.sources.recorded_rows import log_batch
 from fastflight.sql.process import SqlLimits
 from fastflight.transport.chunk_buffer import Chunk
-from tests.log.rows import clear
+from tests.log.rows import clear, log_batch
 from tests.support.refusals import refused
 from tests.support.sql_engine import FIRST_NS, RECORDED, Sql, engine_over
 

@@ -9,9 +9,9 @@ import pytest
 
 from fastflight.access.identity import Identity, scope
 from fastflight.log import Store, compact
-from fastflight.sources.recorded_rows import log_batch
 from fastflight.sql.tables import _time_column
 from fastflight.transport.chunk_buffer import Chunk
+from tests.log.rows import log_batch
 from tests.support.sql_engine import FIRST_NS, RECORDED, Sql, engine_over, record
 
 COMPACTED = 700

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from fastflight.log import Store, compact
-from fastflight.sources.recorded_rows import log_batch
 from fastflight.sources.session_lines import BEGAN_AT_LINE
 from fastflight.transport.chunk_buffer import Chunk
+from tests.log.rows import log_batch
 from tests.support.sql_engine import FIRST_NS, engine_over
 
 

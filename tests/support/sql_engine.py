@@ -25,13 +25,13 @@ from fastflight.sources import (
     recording_actions,
     recording_source,
 )
-from fastflight.sources.recorded_rows import log_batch
 from fastflight.sources.recordings import Recordings
 from fastflight.sources.typed_rows import TypedRows
 from fastflight.sql.engine import Parameters, SqlEngine
 from fastflight.sql.process import SqlLimits
 from fastflight.sql.tables import Tables
 from fastflight.transport.chunk_buffer import Chunk
+from tests.log.rows import log_batch
 
 CSV = b"t,v\n1,10.5\n2,20.5\n3,30.5\n"
 JSONL = b'{"t": 1, "name": "a"}\n{"t": 3, "name": "c"}\n'

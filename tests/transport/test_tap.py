@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from fastflight.errors import RequestError
 from fastflight.gap import Gap
 from fastflight.transport.chunk_buffer import CHUNK_BYTES, LOT_CHUNKS, UNTAKEN_BYTES, Chunk, TapReader
-from fastflight.transport.tap import Tap
+from fastflight.transport.tap import HELD_BYTES, Tap
 
 SOON = 60.0
 
@@ -391,3 +391,61 @@ def test_all_traffic_is_copied_only_while_somebody_holds_its_tap() -> None:
     gap, chunk = later.take(0)
     assert gap == Gap(number, number)
     assert isinstance(chunk, Chunk) and (chunk.seq, chunk.data) == (number + 1, b"but this")
+
+
+LOOKS: list[Callable[[Tap], object]] = [
+    lambda tap: tap.next_seq,
+    lambda tap: tap.heard_ns,
+    lambda tap: tap.byte_counts,
+    lambda tap: tap.unread,
+    lambda tap: tap.reader(),
+    lambda tap: tap.feed("tx", b"x"),
+    lambda tap: tap.cut("lost"),
+    lambda tap: tap.mark_lost(),
+    lambda tap: tap.whole(),
+    lambda tap: tap.end_of_request(begins_line=True),
+]
+
+
+@given(st.lists(st.one_of(st.binary(max_size=3), st.sampled_from(LOOKS)), max_size=30))
+def test_bytes_that_are_held_back_are_in_the_tap_when_somebody_looks(
+    steps: list[bytes | Callable[[Tap], object]],
+) -> None:
+    heard: list[bytes] = []
+    at_once, later = ticking(), ticking()
+    for step in steps:
+        if isinstance(step, bytes):
+            at_once.feed("rx", step)
+            if step:
+                later.hold(step, heard.append)
+        else:
+            for tap in (at_once, later):
+                step(tap)
+    found = [tap.reader(seq=0).rest() for tap in (at_once, later)]
+    assert found[0] == found[1]
+    assert at_once.byte_counts == later.byte_counts and at_once.heard_ns == later.heard_ns
+    assert heard == [step for step in steps if isinstance(step, bytes) and step]
+
+
+def test_whoever_waits_gets_bytes_that_are_held_back_at_once() -> None:
+    async def main() -> None:
+        tap = ticking()
+        for reader in (tap.reader(), tap.whole().reader()):
+            waiting = asyncio.ensure_future(reader.atake(None))
+            await asyncio.sleep(0)
+            tap.hold(b"now", lambda _: None)
+            assert [each.data for each in await waiting if isinstance(each, Chunk)] == [b"now"]
+        with tap.reader().woken_at(2 * CHUNK_BYTES) as arrived:
+            tap.hold(b"", lambda _: None)
+            assert not arrived.is_set()
+            tap.hold(b"", lambda _: None)
+            await asyncio.wait_for(arrived.wait(), SOON)
+
+    asyncio.run(main())
+
+
+def test_little_is_held_back() -> None:
+    tap, heard = ticking(), bytearray()
+    for _ in range(2 * HELD_BYTES // CHUNK_BYTES):
+        tap.hold(b".", heard.extend)
+    assert len(heard) >= HELD_BYTES // CHUNK_BYTES

@@ -239,7 +239,7 @@ def test_the_traffic_of_requests_is_counted_and_drops_nothing() -> None:
     line.leave()
     line.traffic.end()
     assert line.text() == b"row\r\n"
-    assert line.tap.bytes == {"rx": len(b"row\r\n" + ENTER), "tx": 10_000_001}
+    assert line.tap.byte_counts == {"rx": len(b"row\r\n" + ENTER), "tx": 10_000_001}
 
 
 @pytest.mark.parametrize("size", [1, 5, 1000])
