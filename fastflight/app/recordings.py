@@ -38,7 +38,7 @@ def typed_rows(
 
     if recordings is None:
         return TypedRows(log_of, declared)
-    typed = TypedRows(log_of, declared, recordings.folder, lambda: recordings.is_open)
+    typed = TypedRows(log_of, declared, recordings.folder, lambda: recordings.is_open, recordings.listed)
     recordings.parse = typed.prepare
     return typed
 

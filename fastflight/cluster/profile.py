@@ -122,12 +122,11 @@ class Lists:
         listed = self._lists.get(name, {}).get(digest)
         if listed is None:
             return None
-        profile = replace(listed, boot=boot, location=location, http=http)
         known = self._profiles.get(name)
-        if known is not None and known.devices is listed.devices and known == profile:
-            return known
-        self._profiles[name] = profile
-        return profile
+        same_list = known is not None and known.devices is listed.devices
+        if known is None or not same_list or (known.boot, known.location, known.http) != (boot, location, http):
+            known = self._profiles[name] = replace(listed, boot=boot, location=location, http=http)
+        return known
 
 
 def differences(mine: Profile, other: Profile) -> list[str]:

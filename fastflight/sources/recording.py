@@ -134,7 +134,8 @@ class RecordingSource(TwoModeSource[Recording]):
             return whole
         ends: list[int] = []
         size = 0
-        for extent in self._store.log(request.name).extents(range_of(request)):
+        # It was just described, or listed.
+        for extent in self._listed(request.name).extents(range_of(request)):
             size += extent.bytes
             if size >= PART_BYTES:
                 ends.append(extent.last)

@@ -85,7 +85,8 @@ class TypedTable:
 class TypedRows:
     """The typed rows of a server's recordings. `declared` returns the layout in a device's entry, if there is one.
 
-    `folder` is that of the recordings. Rows and layouts are stored there if `may_write`.
+    `listed` returns a recording whose name was just listed; by default `log_of` does. `folder` is that of the
+    recordings. Rows and layouts are stored there if `may_write`.
     """
 
     def __init__(
@@ -94,8 +95,10 @@ class TypedRows:
         declared: Callable[[str], RowLayout | None] = lambda name: None,
         folder: Path | None = None,
         may_write: Callable[[], bool] = lambda: True,
+        listed: Callable[[str], Readable] | None = None,
     ) -> None:
         self._log_of = log_of
+        self._listed = listed or log_of
         self._declared = declared
         self._folder = folder
         self._may_write = may_write
@@ -158,9 +161,9 @@ class TypedRows:
             return table.parser, table.next_seq
 
     def has_table(self, name: str) -> bool:
-        """Whether the lines of a recording are a table, as far as its first lines show."""
+        """Whether the lines of a recording that was just listed are a table, as far as its first lines show."""
         with self._locked(name, lambda: None), contextlib.suppress(FastFlightError):
-            return bool(self._layout(name, self._log_of(name)))
+            return bool(self._layout(name, self._listed(name)))
         return False
 
     @contextlib.contextmanager
