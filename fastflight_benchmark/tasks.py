@@ -171,7 +171,7 @@ TASKS = (
     Task("list serial ports", "ports", "devs", printed("")),
     Task("version", "--version", "version", printed(".")),
     Task("help", "--help", "help", printed("cp")),
-    Task("collect a log", "collect :log.csv --to logs", None, collected(TABLE)),
+    Task("collect a log", "collect :log.csv -o logs", None, collected(TABLE)),
     Task("a table as Parquet", "get :log.csv log.parquet", None, exists("log.parquet")),
     Task("three rows of live output", "tail -n 3", None, printed(":")),
     Task("three rows of live output as JSON", "tail -n 3 --json", None, printed("{")),

@@ -16,7 +16,7 @@ from fastflight.cli.globs import is_glob
 from fastflight.cli.interruption import interruptible
 from fastflight.cli.options import Interrupt
 from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_device_options
-from fastflight.errors import BusyError, FastFlightError, TransportError, UnknownName
+from fastflight.errors import BusyError, FastFlightError, TransportError, UnknownName, quantity
 
 if TYPE_CHECKING:
     from fastflight.cli.server_options import Boards
@@ -35,7 +35,9 @@ FIRST_PAUSE_SECONDS = 1.0
 @with_device_options
 def collect(
     log: Annotated[str, typer.Argument(metavar="DEVICE:PATH", help="The log. DEVICE may be a glob: 'lab-*:/log.csv'.")],
-    to: Annotated[Path, typer.Option("--to", metavar="DIR", help="The folder in which each device gets a folder.")],
+    to: Annotated[
+        Path, typer.Option("--output", "-o", metavar="DIR", help="The folder in which each device gets a folder.")
+    ],
     every: Annotated[
         float | None,
         typer.Option(
@@ -117,7 +119,6 @@ def _collect(board: Board, path: str, to: Path, parquet: bool) -> bool:
     for part in collected.parts:
         if parquet and part.suffix != ".parquet":
             screen.complain(f"{part} has lines that are no rows, and stays as it is")
-    count = len(collected.parts)
-    parts = f"{count} {'part' if count == 1 else 'parts'}"
+    parts = quantity(len(collected.parts), "part")
     screen.line(f"{Target(board.name, path)}: {parts}, {screen.size(collected.bytes)} in {collected.folder}")
     return True

@@ -33,7 +33,7 @@ def every_command(board: Board, here: Path) -> None:
         ("info",),
     ]
     if "rename" not in board.lacks:
-        commands.append(("collect", f"board:{board.path('c.txt')}", "--to", f"{here}/collected"))
+        commands.append(("collect", f"board:{board.path('c.txt')}", "-o", f"{here}/collected"))
     if "folders" not in board.lacks:
         tree = board.path("tree")
         commands += [

@@ -80,7 +80,7 @@ def test_a_log_is_collected_once(board: Board, tmp_path: Path) -> None:
     path, to = board.path("log.csv"), tmp_path / "collected"
     for text in ("1,a\n2,b\n", "3,c\n"):
         board.run("exec", f"f = open({path!r}, 'w')\nf.write({text!r})\nf.close()")
-        result = board.run("collect", f"board:{path}", "--to", str(to))
+        result = board.run("collect", f"board:{path}", "-o", str(to))
         assert result.exit_code == 0, result.stderr
     found = "".join(file.read_text() for file in sorted(to.rglob("*")) if file.suffix == ".csv" and file.is_file())
     assert found == "1,a\n2,b\n3,c\n"

@@ -99,7 +99,7 @@ def test_tail_shows_a_program_until_ctrl_c_and_leaves_it_alone(board: Board) -> 
 TALKS = "import time\nn = 0\nwhile True:\n n += 1\n print('{\"n\": %d}' % n)\n time.sleep_ms(20)\n"
 # Each command, what is pressed when it has printed what, its exit code, and what it prints at the end.
 COMMANDS: list[tuple[str, list[tuple[str, str]], int, str]] = [
-    ("collect board:/log.csv --to logs --every 0.01", [("1 part, 8 B", CTRL_C)], INTERRUPTED, "interrupted"),
+    ("collect board:/log.csv -o logs --every 0.01", [("1 part, 8 B", CTRL_C)], INTERRUPTED, "interrupted"),
     ("agent install", [], 0, "/fastflight_agent.py is there"),
     ("agent remove", [], 0, "/fastflight_agent.py is gone"),
     ("deploy app --healthy begun --within 20", [], 0, "accepted"),

@@ -54,7 +54,7 @@ def test_a_board_whose_program_runs_the_agent_is_used_beside_it(on_board: Run, f
 
 
 def test_a_log_is_collected(on_board: Run, files: Path, tmp_path: Path) -> None:
-    collected = on_board("collect", ":/log.csv", "--to", str(tmp_path / "stored"))
+    collected = on_board("collect", ":/log.csv", "-o", str(tmp_path / "stored"))
     assert collected.exit_code == 0, collected.output
     assert "1 part," in collected.stdout
     assert (tmp_path / "stored/board/log.csv/0000001.csv").read_text() == "1,21.5\n2,21.6\n"
@@ -68,7 +68,7 @@ def test_several_boards_are_collected_at_once(run: Run, tmp_path: Path) -> None:
         (tmp_path / name / "log.csv").write_text(f"{name}\n")
         devices[name] = f"sim:?files={tmp_path / name}&telemetry=0"
     with serving(devices, shards=1) as server:
-        options = ("--to", str(tmp_path / "stored"), "--server", server.location)
+        options = ("-o", str(tmp_path / "stored"), "--server", server.location)
         assert run("collect", "lab-*:/log.csv", *options).exit_code == 0
         missing = run("collect", "no-such-*:/log.csv", *options)
     assert {path.parent.parent.name: path.read_text() for path in tmp_path.glob("stored/*/*/*.csv")} == {

@@ -41,7 +41,7 @@ def location(logs: list[Path], tmp_path: Path) -> Iterator[str]:
 
 
 def test_the_logs_of_several_devices(location: str, logs: list[Path], tmp_path: Path) -> None:
-    arguments = ["collect", "lab-*:/log.csv", "--to", str(tmp_path / "to"), "--server", location]
+    arguments = ["collect", "lab-*:/log.csv", "-o", str(tmp_path / "to"), "--server", location]
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 0, result.output
     assert [(tmp_path / "to" / name / "log.csv/0000001.csv").read_text() for name in NAMES] == ["0,21.5\n", "1,21.5\n"]
@@ -51,7 +51,7 @@ def test_the_logs_of_several_devices(location: str, logs: list[Path], tmp_path: 
 @pytest.mark.parametrize("every", [[], ["--every", "1"]], ids=["once", "every minute"])
 def test_a_wrong_name_or_address_ends_it_at_once(location: str, tmp_path: Path, every: list[str]) -> None:
     for log, address in (("x-*:/log.csv", location), ("lab-*:/log.csv", "grpc://127.0.0.1:9")):
-        arguments = ["collect", log, "--to", str(tmp_path / "to"), "--server", address, *every]
+        arguments = ["collect", log, "-o", str(tmp_path / "to"), "--server", address, *every]
         result = CliRunner().invoke(app, arguments)
         assert result.exit_code in (1, 3), result.output
         assert result.stderr.startswith("error: ") and "tried again" not in result.stderr
@@ -62,7 +62,7 @@ def test_a_server_that_restarts_is_tried_again(logs: list[Path], tmp_path: Path,
     parts = tmp_path / "to" / "lab-1" / "log.csv"
     with server(tmp_path) as running:
         address = running.location
-        arguments = ["collect", log, "--to", "to", "--every", "0.01", "--server", address]
+        arguments = ["collect", log, "-o", "to", "--every", "0.01", "--server", address]
         command = subprocess.Popen(
             [sys.executable, "-m", "fastflight", *arguments],
             cwd=tmp_path,

@@ -67,8 +67,8 @@ def hostile() -> Iterator[HostileServer]:
 
 
 COMMANDS = {
-    "collect": ["collect", "*:/log.csv", "--to", "in"],
-    "collect, its only device": ["collect", ":/log.csv", "--to", "in"],
+    "collect": ["collect", "*:/log.csv", "-o", "in"],
+    "collect, its only device": ["collect", ":/log.csv", "-o", "in"],
     "plot": ["plot", "--column", "n", "--seconds", "0.1"],
     "get -r": ["get", "-r", ":/lib", "in"],
     "get -r, unchanged left out": ["get", "-r", ":/lib", "in", "--skip-unchanged"],

@@ -229,7 +229,7 @@ VERBS = {
     "sync": ["sync", "folder", "demo:/"],
     "deploy": ["deploy", "program", "--healthy", "ready"],
     "agent": ["agent", "install", "demo"],
-    "collect": ["collect", "demo:/a.csv", "--to", "here"],
+    "collect": ["collect", "demo:/a.csv", "-o", "here"],
     "exec": ["exec", "demo", "1"],
     "exec as JSON": ["exec", "demo", "1", "--json"],
     "run": ["run", os.devnull],
