@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import ast
 import re
+import time
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -32,6 +33,7 @@ MAX_CODE = 256 * 1024
 PIECE = 64 * 1024
 RAW_CONTROL = re.compile(rb"[\x01-\x04]")
 PASTE_END = re.compile(rb"[\x03\x04]")
+ENTER = 13
 ANY = re.compile(rb"(?s).")
 
 
@@ -131,7 +133,10 @@ class Repl:
 
     def _character(self) -> int:
         self._runtime.idle_until_input()
-        return self._uart.read_until(ANY, 1)[0]
+        char = self._uart.read_until(ANY, 1)[0]
+        if char == ENTER or char >= 32:  # others come from programs that take the board, as Ctrl-A does
+            self._runtime.typed_at = time.monotonic()
+        return char
 
     def _statement(self, editor: LineEditor) -> Outcome:
         while continues(editor.text):

@@ -36,6 +36,9 @@ PLATFORM = "simulator"
 # Bytes of the heap that are in use before any code runs.
 HEAP_IN_USE = 8_000
 
+# After a key at the prompt, the program that the board brings prints nothing for so long.
+TYPING_SECONDS = 30.0
+
 BUILTINS = """
     ArithmeticError AssertionError AttributeError BaseException Ellipsis EOFError Exception GeneratorExit ImportError
     IndentationError IndexError KeyError KeyboardInterrupt LookupError MemoryError NameError NotImplemented
@@ -134,6 +137,8 @@ class Runtime:
         self.stdin = TextIn(uart, self.mem_free)
         self.stdout = TextOut(uart)
         self.timers = Timers(self.report)
+        # When a key was last typed at the prompt.
+        self.typed_at = -TYPING_SECONDS
         if soft_timers:
             uart.run_timers = self.timers.run_due
         files.reset()
@@ -197,6 +202,10 @@ class Runtime:
         named = [value for name, value in self.globals.items() if not name.startswith("__")]
         held = sum(sys.getsizeof(value) for value in named if isinstance(value, (bytes, bytearray, str)))
         return max(0, self.heap - HEAP_IN_USE - held)
+
+    def somebody_types(self) -> bool:
+        """Whether a key was typed at the prompt in the last `TYPING_SECONDS`."""
+        return time.monotonic() - self.typed_at < TYPING_SECONDS
 
     def idle_until_input(self) -> None:
         """Wait for a byte at the friendly prompt and run timers meanwhile. Exceptions of callbacks are printed."""

@@ -28,7 +28,8 @@
 `flags`          uint8, bit 0 = heater on, bit 1 = door open, bit 7 = clock not set
 ===============  ==========================================================================
 
-`/main.py` starts a timer that prints lines of telemetry as JSON, and returns to the prompt.
+`/main.py` starts a timer that prints lines of telemetry as JSON, and returns to the prompt. It prints nothing while
+somebody types there.
 """
 
 from __future__ import annotations
@@ -58,14 +59,20 @@ import time
 from machine import Timer
 
 try:
-    from simulator import TELEMETRY_HZ
+    from simulator import TELEMETRY_HZ, somebody_types
 except ImportError:  # a real board
     TELEMETRY_HZ = 10
+
+    def somebody_types():
+        return False
+
 
 started = time.ticks_ms()
 
 
 def tick(timer):
+    if somebody_types():
+        return
     ms = time.ticks_diff(time.ticks_ms(), started)
     slow = math.sin(ms / 60000)
     print(

@@ -119,6 +119,16 @@ def test_telemetry_at_the_prompt(start: Start) -> None:
     assert b"{" not in board.read_until(b"2\r\n"), "main.py does not run after a soft reset in raw mode"
 
 
+def test_the_board_prints_nothing_while_somebody_types_at_its_prompt(start: Start) -> None:
+    board = start("--telemetry", "200")
+    board.read_until(PROMPT)
+    board.read_until(b"\r\n")
+    board.send(b"1+1\r")
+    board.read_until(b"2\r\n" + PROMPT)
+    board.send(b"import time; time.sleep_ms(50); print(5)\r")
+    assert b"{" not in board.read_until(b"5\r\n" + PROMPT)
+
+
 def test_a_paced_line_moves_every_byte(start: Start) -> None:
     board = start("--baud", "921600", "--ring", "4096")
     board.enter_raw()

@@ -74,7 +74,7 @@ def contents(runtime: Runtime) -> dict[str, dict[str, Any]]:
         },
         "errno": {**ERRNO, "errorcode": dict(ERRNO_NAMES)},
         "vfs": {"mount": runtime.files.mount, "umount": runtime.files.unmount},
-        "simulator": dict(runtime.constants),
+        "simulator": {**runtime.constants, "somebody_types": runtime.somebody_types},
     }
 
 
