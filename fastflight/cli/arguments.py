@@ -10,10 +10,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Unpack
+from unicodedata import normalize
 
 import typer
 
-from fastflight.errors import RequestError, UnknownName, nearest
+from fastflight.errors import FastFlightError, RequestError, UnknownName, nearest
 
 if TYPE_CHECKING:
     from fastflight.cli.server_options import Boards
@@ -68,8 +69,12 @@ class Target:
     path: str
 
     def of(self, boards: Boards) -> Target:
-        """Return this target with the name of its device."""
-        return self if self.device else Target(device_name(boards, None), self.path)
+        """Return this target with the name of its device, and with the path in the Unicode form that the board has.
+
+        A terminal may give a composed letter or its parts, which look the same: `ü`, or `u` and two dots.
+        """
+        at = Target(device_name(boards, self.device), self.path)
+        return at if at.path.isascii() else Target(at.device, _path_on(boards.board(at.device), at.path))
 
     def __str__(self) -> str:
         return f"{self.device}:{self.path}"
@@ -87,6 +92,16 @@ class Target:
     def name(self) -> str:
         """The part of the path after its last slash."""
         return self.path.rpartition("/")[2]
+
+
+def _path_on(board: Board, path: str) -> str:
+    """Return the only path in the same folder that looks like `path`; `path` itself if it exists, or there is none."""
+    try:
+        found = [entry.path for entry in board.ls(posixpath.dirname(path.rstrip("/")))]
+    except FastFlightError:
+        return path  # the command itself says what is wrong
+    alike = [each for each in found if normalize("NFC", each) == normalize("NFC", path)]
+    return path if path in alike or len(alike) != 1 else alike[0]
 
 
 def target(text: str, *, folder: bool = False) -> Target:

@@ -72,7 +72,7 @@ def head(
     if rows is not None and size is not None:
         raise typer.BadParameter("-n and -c exclude each other: leave one of them out")
     at = target(path)
-    with server.boards() as boards, opened(boards, at.device, interrupt=interrupt) as board:
+    with server.boards() as boards, opened(boards, (at := at.of(boards)).device, interrupt=interrupt) as board:
         if size is not None:
             print_bytes(board, at.path, screen.bytes_writer(), limit=size)
         elif format_of(at.path) == "raw":

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
+from unicodedata import normalize
 
 from fastflight.cli.arguments import Target, opened
 from fastflight.errors import RequestError
@@ -77,4 +78,7 @@ def _fits(names: Sequence[str], pattern: Sequence[str]) -> bool:
 
 
 def _matches(name: str, pattern: str) -> bool:
-    return fnmatchcase(name, pattern) and (pattern.startswith(".") or not name.startswith("."))
+    # In one Unicode form: a letter may be composed here and not there.
+    return fnmatchcase(normalize("NFC", name), normalize("NFC", pattern)) and (
+        pattern.startswith(".") or not name.startswith(".")
+    )

@@ -88,9 +88,21 @@ def validate(model: type[M], content: dict[str, Any]) -> M:
             raise RequestError("unknown key", where=shortened(key), hint=nearest(key, keys))
     try:
         # From JSON, because strict validation of Python objects would not accept a list for a tuple.
-        return model.model_validate_json(json.dumps(content), strict=True)
+        return model.model_validate_json(json.dumps(content, ensure_ascii=False).encode(), strict=True)
+    except UnicodeEncodeError:
+        # A command line with bytes that are not UTF-8 has them as lone surrogates.
+        key = next(key for key, value in content.items() if not _is_unicode(value))
+        raise RequestError("not Unicode text", where=key, hint="Write it in UTF-8") from None
     except (ValidationError, RecursionError) as error:
         raise _refusal(error) from None
+
+
+def _is_unicode(value: Any) -> bool:
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _refusal(error: ValidationError | RecursionError) -> RequestError:

@@ -60,3 +60,18 @@ def test_a_failed_get_keeps_the_old_file(run: Run, tmp_path: Path) -> None:
     told = json.loads(pq.read_metadata(output).metadata[b"fastflight.summary"])
     assert told["null_cells"] == {"b": 1}
     run("rm", "demo:/rows.csv")
+
+
+def test_a_path_is_found_in_either_form_of_unicode(run: Run, tmp_path: Path) -> None:
+    composed, parts = "\u00fc.csv", "u\u0308.csv"
+    (tmp_path / "here.csv").write_text("a,b\n1,2\n")
+    for stored, typed in ((composed, parts), (parts, composed)):
+        assert run("put", str(tmp_path / "here.csv"), f"demo:/{stored}").exit_code == 0
+        assert run("get", f"demo:/{typed}", "-o", str(tmp_path / "t.parquet")).stdout.endswith(" B, 1 row\n")
+        assert run("cat", f"demo:/{typed}").stdout == "a,b\n1,2\n"
+        assert run("hash", f"demo:/{typed[:-3]}*").stdout.endswith(f"demo:/{stored}\n")
+        assert run("rm", f"demo:/{typed}").exit_code == 0
+    for stored in (composed, parts):  # both exist: each is found by its own name
+        run("put", "-", f"demo:/{stored}", input=f"a\n{len(stored)}\n")
+    assert run("cat", f"demo:/{parts}").stdout == "a\n6\n"
+    assert run("rm", f"demo:/{composed}", f"demo:/{parts}").exit_code == 0

@@ -116,6 +116,13 @@ def test_what_is_refused_and_what_is_said(catalog: Catalog, ticket: bytes, said:
     assert raised.value.code == "request"
 
 
+def test_a_lone_surrogate_is_refused_by_its_key(catalog: Catalog) -> None:
+    for name, key in (("device", "\udcff"), ("path", "/a\udcff.csv"), ("schema", {"a": "\ud800"})):
+        keys = {"type": "device.file", "device": "demo", "path": "/a.csv", name: key}
+        with pytest.raises(RequestError, match=f"^{name}: not Unicode text. Write it in UTF-8$"):
+            decode(json.dumps(keys).encode(), catalog)
+
+
 def test_a_long_value_is_shortened(catalog: Catalog) -> None:
     ticket = json.dumps({"type": "mock", "variant": "x" * 10_000, "mode": "sync"}).encode()
     with pytest.raises(RequestError) as raised:
