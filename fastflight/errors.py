@@ -270,6 +270,11 @@ class IncompleteWarning(UserWarning):
 MAX_KNOWN = 50
 
 
+def quantity(count: int, noun: str) -> str:
+    """Return a number with its noun, for messages: `1 row`, `2,000 rows`."""
+    return f"{count:,} {noun}{'s' * (count != 1)}"
+
+
 def nearest(name: str, allowed: Iterable[str]) -> str:
     """Return a `hint` that lists the allowed names. If one is similar to `name`, the hint suggests it first."""
     names = sorted(allowed)

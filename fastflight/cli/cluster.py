@@ -12,6 +12,7 @@ from fastflight.cli.exit_codes import report_errors
 from fastflight.cli.interruption import interruptible
 from fastflight.cli.options import AsJson
 from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_server_options
+from fastflight.errors import quantity
 
 app = typer.Typer(
     help="Show the servers of a cluster and the owners of devices, or run a cluster to try it.",
@@ -55,7 +56,7 @@ def demo(
     from fastflight.client import FastFlightClient
 
     with report_errors(), stop_signal() as wait_for_signal:
-        screen.complain(f"starting three NATS servers, three servers and {boards} boards")
+        screen.complain(f"starting three NATS servers, three servers and {quantity(boards, 'board')}")
         with demo_cluster(boards) as cluster:
             servers = list(cluster.servers.values())
             first, second = servers[:2]

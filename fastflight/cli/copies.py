@@ -16,7 +16,7 @@ from fastflight.cli.arguments import Target
 from fastflight.cli.copy_progress import copy_progress
 from fastflight.client.local_names import FOLDS_CASE
 from fastflight.client.options import FileOptions
-from fastflight.errors import RequestError
+from fastflight.errors import RequestError, quantity
 from fastflight.tables.endings import copied_as_is, ending_of, is_table
 
 if TYPE_CHECKING:
@@ -129,8 +129,7 @@ def describe_file(copied: Copied, verb: str) -> str:
 
 def describe_tree(tree: CopiedTree, verb: str) -> str:
     """Describe the result of copying a folder. `verb` is "read" or "written"."""
-    files = "1 file" if len(tree.files) == 1 else f"{len(tree.files):,} files"
-    parts = [f"{files}, {screen.size(tree.bytes)} {verb}"] if tree.files else []
+    parts = [f"{quantity(len(tree.files), 'file')}, {screen.size(tree.bytes)} {verb}"] if tree.files else []
     if tree.unchanged:
         parts.append(f"{len(tree.unchanged):,} unchanged")
     if tree.removed:

@@ -115,7 +115,7 @@ def _check_file_system(session: Session) -> Finding:
         entries = len(session.list("/"))
     except FastFlightError as error:
         return Finding("problem", f"file system: {error.what}", error.hint)
-    return Finding("ok", f"file system: {entries} entries at the top")
+    return Finding("ok", f"file system: {'1 entry' if entries == 1 else f'{entries} entries'} at the top")
 
 
 def _check_digest(capabilities: Capabilities) -> Finding:

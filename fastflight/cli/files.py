@@ -15,7 +15,7 @@ from fastflight.cli.globs import expand, is_glob, matches
 from fastflight.cli.interruption import interruptible
 from fastflight.cli.options import AsJson, DevicePath, DevicePaths, Interrupt
 from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_device_options
-from fastflight.errors import FileMissing, RequestError
+from fastflight.errors import FileMissing, RequestError, quantity
 
 if TYPE_CHECKING:
     from fastflight.client import Entry
@@ -37,7 +37,7 @@ def ls(
     at = target(folder, folder=True)
     if recursive and is_glob(at.path):
         raise typer.BadParameter("-r and a glob exclude each other: ** in a glob stands for any folders")
-    with server.boards() as boards, opened(boards, at.device, interrupt=interrupt) as board:
+    with server.boards() as boards, opened(boards, (at := at.of(boards)).device, interrupt=interrupt) as board:
         entries = matches(board, at.path) if is_glob(at.path) else board.ls(at.path, recursive=recursive)
     if json:
         screen.as_json([asdict(entry) for entry in entries])
@@ -125,9 +125,8 @@ def _amount(entries: Sequence[Entry]) -> str:
     """Format how many files and folders these are, and the size of the files."""
     sizes = [entry.size for entry in entries if entry.kind == "file"]
     folders = len(entries) - len(sizes)
-    files = "1 file" if len(sizes) == 1 else f"{len(sizes):,} files"
-    text = f"{files}, {screen.size(sum(sizes))}"
-    return text if not folders else f"{text}, {folders:,} folder{'s' * (folders > 1)}"
+    text = f"{quantity(len(sizes), 'file')}, {screen.size(sum(sizes))}"
+    return text if not folders else f"{text}, {quantity(folders, 'folder')}"
 
 
 @interruptible

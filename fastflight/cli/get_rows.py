@@ -19,7 +19,7 @@ from fastflight.client import RowStream
 from fastflight.client.saving import SavedFile
 from fastflight.client.stream import Summary
 from fastflight.client.validation import ABOUT_ROWS, validating
-from fastflight.errors import DataError, RequestError
+from fastflight.errors import DataError, RequestError, quantity
 from fastflight.tables import Layout, open_writer
 
 TEXT_FORMATS = ("csv", "jsonl", "arrow")
@@ -62,7 +62,7 @@ def save_rows(stream: RowStream, batches: Iterable[pa.RecordBatch], path: Path) 
             file.write(batch)
             rows += batch.num_rows
         file.add_summary(_summary(stream, rows))
-    return f"{path}: {screen.size(file.bytes)}, {rows:,} rows"
+    return f"{path}: {screen.size(file.bytes)}, {quantity(rows, 'row')}"
 
 
 def text_format(format: str) -> str:

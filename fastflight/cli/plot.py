@@ -16,7 +16,7 @@ from fastflight.cli.options import DeviceName, ModeOption, Since
 from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_device_options
 from fastflight.cli.tail import CUT_SHORT
 from fastflight.client.local_names import local_name
-from fastflight.errors import DataError
+from fastflight.errors import DataError, quantity
 from fastflight.extras import needs
 from fastflight.service.choices import SessionFormat
 
@@ -90,14 +90,14 @@ def plot(
         raise DataError(
             f"no line with {', '.join(column)} came in {seconds:g} s",
             where=device,
-            hint=f"{summary['rejected']} other lines came: show them with `fastflight tail`",
+            hint=f"{quantity(summary['rejected'], 'other line')} came: show them with `fastflight tail`",
         )
     for name in column:
         if rows[name].null_count == rows.num_rows:
             raise DataError(f"no line has {name}", where=device, hint="Show the lines with `fastflight tail`")
     path = output or Path(f"{local_name(device)}.png")
     draw(rows, column, device, path)
-    screen.line(f"{path}: {rows.num_rows:,} rows")
+    screen.line(f"{path}: {quantity(rows.num_rows, 'row')}")
     if interrupted:
         raise Interrupted("the plot shows the rows until then")
     if cut_short:

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from fastflight.cli import drawing, screen
 from fastflight.client import RowStream
+from fastflight.errors import quantity
 
 FIRST_ROWS = 10
 LAST_ROWS = 5
@@ -83,11 +84,10 @@ class Preview:
             grid.add_row(*(Text("...", style="dim") for _ in self._schema))
         for row in self._last:
             grid.add_row(*map(drawing.cell, row))
-        rows = "1 row" if self._rows == 1 else f"{self._rows:,} rows"
+        rows = quantity(self._rows, "row")
         if self._rows == self._head:
             rows = f"the first {rows.removeprefix('1 ')}"
-        columns = "1 column" if len(self._schema) == 1 else f"{len(self._schema)} columns"
-        return Group(grid, Text(f"{rows}, {columns}", style="dim"))
+        return Group(grid, Text(f"{rows}, {quantity(len(self._schema), 'column')}", style="dim"))
 
 
 def _cells(batch: pa.RecordBatch) -> list[list[str]]:

@@ -11,6 +11,7 @@ from fastflight.cli import screen
 from fastflight.cli.interruption import interruptible
 from fastflight.cli.options import AsJson
 from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_server_options
+from fastflight.errors import quantity
 
 
 @interruptible
@@ -35,7 +36,7 @@ def record(
     if json:
         screen.as_json(asdict(recorded))
     elif stop:
-        screen.line(f"{device}: recording stopped; {recorded.rows:,} rows are kept. {show}")
+        screen.line(f"{device}: recording stopped; {quantity(recorded.rows, 'row')} kept. {show}")
     else:
         folder = f" in {recorded.folder}" if recorded.folder else ""
-        screen.line(f"{device}: {recorded.state}; {recorded.rows:,} rows so far{folder}. {show}")
+        screen.line(f"{device}: {recorded.state}; {quantity(recorded.rows, 'row')} so far{folder}. {show}")

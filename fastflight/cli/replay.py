@@ -25,6 +25,7 @@ from fastflight.cli.tail import GapReporter, check_output_options, follow, forma
 from fastflight.client.call import build
 from fastflight.client.local_names import local_name
 from fastflight.client.saving import SavedFile
+from fastflight.errors import quantity
 from fastflight.service.choices import RecordedAs, SessionFormat
 from fastflight.service.requests import Recording
 from fastflight.tables import PARQUET
@@ -185,7 +186,7 @@ def save(request: Recording, path: Path, server: Server, *, json: bool = False) 
             result = {"name": request.name, "output": str(path), **stream.summary, "rows": rows, "size": file.bytes}
             screen.as_json(result)
         else:
-            screen.line(f"{path}: {screen.size(file.bytes)}, {rows:,} rows{format_missed(stream.missed)}")
+            screen.line(f"{path}: {screen.size(file.bytes)}, {quantity(rows, 'row')}{format_missed(stream.missed)}")
 
 
 def output_path(place: str, name: str) -> Path:

@@ -33,6 +33,7 @@ from fastflight.cli.options import (
 )
 from fastflight.cli.preview import rows_of
 from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_device_options
+from fastflight.errors import quantity
 from fastflight.gap import Gap
 from fastflight.service.choices import SessionFormat
 from fastflight.service.requests import DEVICE_GONE, SERVER_DRAINING
@@ -142,7 +143,7 @@ def follow(
             raise Interrupted(status.summary(stream.missed)) from error
     summary = stream.summary
     why = f" ({summary['why']})" if summary.get("why") else ""
-    rejected = f", {summary['rejected']} lines rejected" if summary.get("rejected") else ""
+    rejected = f", {quantity(summary['rejected'], 'line')} rejected" if summary.get("rejected") else ""
     ended = summary.get("ended", "finished")
     screen.complain(f"{CUT_SHORT.get(ended, ended)}{why}: {status.summary(stream.missed)}{rejected}")
     if ended in CUT_SHORT:
@@ -166,7 +167,7 @@ class StatusLine:
 
     def summary(self, missed: tuple[int, int]) -> str:
         """Return the number of rows, the time they took, and what was missed, as text."""
-        return f"{self._rows:,} rows in {time.monotonic() - self._began:.1f} s{format_missed(missed)}"
+        return f"{quantity(self._rows, 'row')} in {time.monotonic() - self._began:.1f} s{format_missed(missed)}"
 
     def __rich__(self) -> Text:
         now = time.monotonic()
@@ -174,7 +175,7 @@ class StatusLine:
         if now - since >= RATE_SECONDS:
             self._rate = (self._rows - rows) / (now - since)
             self._counted = (now, self._rows)
-        return drawing.cell(f"{self._device}  {self._rows:,} rows  {self._rate:.1f}/s{self._missed}", "dim")
+        return drawing.cell(f"{self._device}  {quantity(self._rows, 'row')}  {self._rate:.1f}/s{self._missed}", "dim")
 
 
 class GapReporter:
@@ -206,20 +207,16 @@ def format_gap(gap: Gap) -> str:
     """Format a gap: why, between which times, and how many rows and bytes, as far as it is known."""
     start, end = (None if time is None else local_date(time) for time in (gap.from_time, gap.to_time))
     span = f"{start} to {end}" if start and end else f"since {start}" if start else f"until {end}" if end else ""
-    rows = "" if gap.rows is None else f"{_count(gap.rows, 'row')} ({gap.first} to {gap.last})"
-    size = "" if gap.bytes is None else _count(gap.bytes, "byte")
+    rows = "" if gap.rows is None else f"{quantity(gap.rows, 'row')} ({gap.first} to {gap.last})"
+    size = "" if gap.bytes is None else quantity(gap.bytes, "byte")
     return ", ".join(filter(None, (gap.why, span, rows, size, gap.detail)))
 
 
 def format_missed(missed: tuple[int, int]) -> str:
     """Format the number of gaps, and of the rows known to be missing in them; empty if nothing is missing."""
     gaps, rows = missed
-    lost = f" with {_count(rows, 'row')} missing" if rows else ""
-    return f", {_count(gaps, 'gap')}{lost}" if gaps else ""
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+    lost = f" with {quantity(rows, 'row')} missing" if rows else ""
+    return f", {quantity(gaps, 'gap')}{lost}" if gaps else ""
 
 
 def _bytes_printer() -> Show:

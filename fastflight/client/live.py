@@ -26,7 +26,7 @@ import pyarrow as pa
 
 from fastflight.client import call
 from fastflight.client.notebook import Content, Show, is_notebook, new_display, visible
-from fastflight.errors import FastFlightError, Stopped
+from fastflight.errors import FastFlightError, Stopped, quantity
 from fastflight.extras import needs
 from fastflight.gap import Why
 from fastflight.service.requests import DeviceSession
@@ -181,7 +181,7 @@ class Numbers:
         nothing = f"the newest line has no number: {newest}" if newest else "nothing was printed yet"
         if found:
             nothing = f"choose one of the columns {', '.join(found)}"
-        title = f"{self._device}: {self._lines:,} lines, {gaps} gaps, {self._state}"
+        title = f"{self._device}: {quantity(self._lines, 'line')}, {quantity(gaps, 'gap')}, {self._state}"
         import matplotlib
 
         file = BytesIO()

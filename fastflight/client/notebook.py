@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from fastflight.client.answers import Device, device_of
-from fastflight.errors import FastFlightError
+from fastflight.errors import FastFlightError, quantity
 
 if TYPE_CHECKING:
     from fastflight.client.connection import ServerConnection
@@ -139,7 +139,7 @@ class Bar:
             self._draw(f' max="1" value="{int(complete)}"', "" if complete else "stopped after ")
 
     def _draw(self, value: str, outcome: str = "") -> None:
-        read = f"{self._rows:,} rows, {_size(self._bytes)}"
+        read = f"{quantity(self._rows, 'row')}, {_size(self._bytes)}"
         if self._total is not None:  # bytes of a file
             read = f"{_size(self._bytes)} of {_size(self._total)}"
         text = f"{outcome}{read} in {self._clock() - self._began:.0f} s"

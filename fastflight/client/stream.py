@@ -22,7 +22,7 @@ from fastflight.client.failure import typed_errors
 from fastflight.client.notebook import reading_bar
 from fastflight.client.progress import Meter, Report
 from fastflight.client.validation import ABOUT_ROWS, Note, is_note, message, text, validating, whole
-from fastflight.errors import FastFlightError, ProtocolError, RequestError, Stopped
+from fastflight.errors import FastFlightError, ProtocolError, RequestError, Stopped, quantity
 from fastflight.errors import IncompleteWarning as IncompleteWarning
 from fastflight.gap import Gap
 from fastflight.tables.bare import empty
@@ -217,7 +217,7 @@ class RowStream(AnswerRows):
             )
         sent = self._summary.get("rows", self._rows)
         if sent != self._rows:
-            raise ProtocolError(f"{self._rows} rows came, the server sent {sent}", where=self._location)
+            raise ProtocolError(f"{quantity(self._rows, 'row')} came, the server sent {sent}", where=self._location)
         self._is_whole = True
 
     def cancel(self) -> None:
@@ -251,7 +251,7 @@ def warn_if_incomplete(summary: Summary) -> None:
     """Warn with `IncompleteWarning` if devices could not be read, or if a summary has a line (`summary_line`)."""
     if failed := failed_devices(summary):
         listed = "; ".join(f"{device}: {why}" for device, why in failed.items())
-        warnings.warn(f"{len(failed)} devices could not be read: {listed}", IncompleteWarning, stacklevel=3)
+        warnings.warn(f"{quantity(len(failed), 'device')} could not be read: {listed}", IncompleteWarning, stacklevel=3)
     if line := summary_line(summary):
         warnings.warn(line, IncompleteWarning, stacklevel=3)
 
@@ -280,7 +280,7 @@ def _warn_of_misfits(note: Note, location: str) -> None:
 
 def _misfits(rejected: int, fitting: int, reason: str) -> str:
     fit = f"{fitting:,} fit" if fitting else "none fits"
-    return f"{rejected:,} rows are rejected, {fit}: {reason}".removesuffix(": ")
+    return f"{quantity(rejected, 'row')} rejected, {fit}: {reason}".removesuffix(": ")
 
 
 def _reason(failure: Mapping[str, Any]) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from fastflight.errors import DataError
+from fastflight.errors import DataError, quantity
 
 OnError = Literal["skip", "lossless", "fail"]
 
@@ -135,7 +135,7 @@ def one_line(summary: Mapping[str, Any]) -> str:
     parts = []
     if rejected := summary.get("rejected", 0):
         reasons = [row["reason"] for row in summary.get("rejected_rows", ())]
-        parts.append(f"{rejected:,} {_plural('row', rejected)} rejected" + (f" ({reasons[0]})" if reasons else ""))
+        parts.append(f"{quantity(rejected, 'row')} rejected" + (f" ({reasons[0]})" if reasons else ""))
     if null_cells := summary.get("null_cells"):
         reason = next(iter(summary.get("null_cell_reasons", {}).values()), "")
         columns = ", ".join(f"{count:,} in {name}" for name, count in null_cells.items())
@@ -143,7 +143,7 @@ def one_line(summary: Mapping[str, Any]) -> str:
     if ignored := summary.get("ignored"):
         parts.append(f"keys without a column: {', '.join(ignored)}")
     if headers := summary.get("headers_skipped", 0):
-        parts.append(f"{headers:,} repeated {_plural('header', headers)} skipped")
+        parts.append(f"{quantity(headers, 'repeated header')} skipped")
     if summary.get("torn_last_line"):
         parts.append("the last line may be torn")
     return "; ".join([*parts, *summary.get("notes", ())])
@@ -175,7 +175,3 @@ def shorten(value: object) -> str:
     """Return the `repr` of a value for a reason, cut to `MAX_VALUE_CHARACTERS`."""
     text = repr(value)
     return text if len(text) <= MAX_VALUE_CHARACTERS else text[: MAX_VALUE_CHARACTERS - 3] + "..."
-
-
-def _plural(word: str, count: int) -> str:
-    return word if count == 1 else word + "s"

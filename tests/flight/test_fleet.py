@@ -309,7 +309,7 @@ def test_both_clients_read_a_fleet(fleet: Fleet, mode: Mode, how: str) -> None:
                 assert list(stream.failed) == ["lab-1"]
                 return whole, stream.summary, parts.to_arrow(), parts.summary
 
-    with pytest.warns(IncompleteWarning, match="1 devices could not be read: lab-1: no such file") as warned:
+    with pytest.warns(IncompleteWarning, match="1 device could not be read: lab-1: no such file") as warned:
         whole, summary, parts, together = asyncio.run(aread()) if how == "async" else read()
     assert len(warned) == 2
     for told in (summary, together):
