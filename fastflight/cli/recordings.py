@@ -1,76 +1,23 @@
-"""`fastflight recordings`: list recordings, and export their rows to files."""
+"""`fastflight recordings`: list recordings."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime
-from typing import Annotated
-
-import typer
 
 from fastflight.cli import screen
 from fastflight.cli.interruption import interruptible
-from fastflight.cli.options import AsJson, Columns, LineFormat, LineSchema
-from fastflight.cli.replay import (
-    End,
-    RecordingName,
-    Start,
-    output_path,
-    recording_request,
-    save,
-    show_rows,
-)
+from fastflight.cli.options import AsJson
 from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_server_options
-from fastflight.cli.subcommands import LIST, ListGroup
 from fastflight.cli.tail import format_gap
 from fastflight.gap import Gap
 
-app = typer.Typer(
-    cls=ListGroup,
-    help="List the recordings of the server, or export one to a file.",
-    add_completion=False,
-)
 
-
-@app.command()
-@interruptible
-@with_server_options
-def export(
-    name: RecordingName,
-    output: Annotated[
-        str,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE|DIR",
-            help="The file: .parquet, .arrow, .csv or .jsonl. In a folder it is NAME.parquet; - prints CSV.",
-        ),
-    ] = ".",
-    start: Start = None,
-    end: End = None,
-    format: LineFormat = "lines",
-    schema: LineSchema = None,
-    columns: Columns = None,
-    json: AsJson = False,
-    server: Server = DEFAULT_SERVER,
-) -> None:
-    """Save the rows of a recording to a file. A device that is being recorded is included up to now.
-
-    An old file stays until the new one is complete. Gaps are counted; a Parquet file also lists them in its metadata.
-    """
-    request = recording_request(name, start, end, format, schema, columns)
-    if output == "-":
-        show_rows(request, server, as_csv=not json, json=json)
-    else:
-        save(request, output_path(output, name), server, json=json)
-
-
-@app.command(LIST)
 @interruptible
 @with_server_options
 def recordings(json: AsJson = False, server: Server = DEFAULT_SERVER) -> None:
-    """List the recordings of the server. Without a subcommand, this is run."""
+    """List the recordings of the server."""
     with server.client() as client:
         rows = [
             {**asdict(each), "newest_gap": each.newest_gap and each.newest_gap.details()}

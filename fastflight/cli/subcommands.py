@@ -1,4 +1,4 @@
-"""`ListGroup`: a command that lists, such as `fastflight recordings`, and has subcommands beside that."""
+"""`ListGroup`: a command that lists, such as `fastflight devices`, and has subcommands beside that."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ LIST = "list"
 
 
 class ListGroup(TyperGroup):
-    """A group that runs its subcommand `list` if none is named: `recordings --json` is `recordings list --json`."""
+    """A group that runs its subcommand `list` if none is named: `devices --json` is `devices list --json`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         named = bool(args) and (not args[0].startswith("-") or args[0] in ctx.help_option_names)

@@ -15,7 +15,7 @@ from nats.js import api
 from nats.js import errors as js_errors
 from nats.js.kv import KV_DEL, KV_PURGE, KeyValue
 
-from fastflight.cluster.connection import raise_replicas, replicas_for, understood
+from fastflight.cluster.connection import raise_replicas, replicas_for, typed_errors
 from fastflight.cluster.entries import Put
 from fastflight.cluster.recording_stream import check_fleet
 from fastflight.errors import RequestError
@@ -66,7 +66,7 @@ async def open_bucket(client: Client, fleet: str, servers: int) -> Bucket:
 
     `RequestError` if it belongs to another fleet or was made by another version of fastflight.
     """
-    with understood(f"the bucket {BUCKET}"):
+    with typed_errors(f"the bucket {BUCKET}"):
         jetstream = client.jetstream(timeout=ANSWER_SECONDS)
         replicas = replicas_for(servers)
         try:

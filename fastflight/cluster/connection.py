@@ -5,7 +5,7 @@ Use it on one event loop::
     connection = ClusterConnection(NatsAddress(("nats://127.0.0.1:4222",)), "server alpha")
     connection.open()                                    # returns at once, and connects in the background
     nats = await connection.connected()                  # waits until there is a connection
-    with understood("the stream fastflight"):            # turns errors of nats-py into those of fastflight
+    with typed_errors("the stream fastflight"):            # turns errors of nats-py into those of fastflight
         await connection.jetstream.publish("rec.demo", b"rows")
     await connection.lost(nats)                          # waits until this connection is gone
     await connection.aclose()
@@ -210,7 +210,7 @@ class ClusterConnection:
             closed.set()
 
         try:
-            with understood(f"NATS at {address}", ADDRESS_HINT if address.tls is None else TLS_HINT):
+            with typed_errors(f"NATS at {address}", ADDRESS_HINT if address.tls is None else TLS_HINT):
                 try:
                     async with asyncio.timeout(CONNECT_SECONDS):
                         await client.connect(
@@ -301,7 +301,7 @@ async def raise_replicas(jetstream: JetStreamContext, config: api.StreamConfig, 
 
 
 @contextlib.contextmanager
-def understood(where: str, hint: str = ADDRESS_HINT) -> Iterator[None]:
+def typed_errors(where: str, hint: str = ADDRESS_HINT) -> Iterator[None]:
     """Raise the errors of nats-py in the block as those of fastflight. A refused revision is left as it is.
 
     `hint` is that of an error of the connection. `KeyWrongLastSequenceError` is an answer, and no failure.

@@ -22,7 +22,7 @@ from nats.errors import Error as NatsError
 
 from fastflight.cluster.bucket import ANSWER_SECONDS, Bucket, open_bucket
 from fastflight.cluster.claims import Begin, Claims, End, Pace, Step, Usage
-from fastflight.cluster.connection import ClusterConnection, understood
+from fastflight.cluster.connection import ClusterConnection, typed_errors
 from fastflight.cluster.directory import Directory
 from fastflight.cluster.entries import Put
 from fastflight.cluster.lease import TTL_SECONDS
@@ -183,7 +183,7 @@ class Ownership:
         while True:
             client = await self._connection.connected()
             try:
-                with understood("the bucket of owners"):
+                with typed_errors("the bucket of owners"):
                     bucket = await open_bucket(client, self._fleet, self._servers)
                     await self._follow(client, bucket)
             except FastFlightError as error:

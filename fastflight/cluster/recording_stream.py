@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, TypeVar
 import nats.errors
 from nats.js import JetStreamContext, api, errors
 
-from fastflight.cluster.connection import ANSWER_SECONDS, ClusterConnection, raise_replicas, understood
+from fastflight.cluster.connection import ANSWER_SECONDS, ClusterConnection, raise_replicas, typed_errors
 from fastflight.errors import RequestError, TransportError
 
 T = TypeVar("T")
@@ -87,7 +87,7 @@ class RecordingStream:
         After a `TransportError` it may be stored, or not.
         """
         jetstream = await self._jetstream()
-        with self._understood():
+        with self._typed_errors():
             await jetstream.publish(f"rec.{server}", message)
 
     async def bounds(self) -> Bounds:
@@ -161,7 +161,7 @@ class RecordingStream:
                 num_replicas=self._replicas,
                 allow_direct=True,
             )
-            with understood(WHERE):
+            with typed_errors(WHERE):
                 try:
                     found = await jetstream.stream_info(STREAM)
                 except errors.NotFoundError:
@@ -189,7 +189,7 @@ class RecordingStream:
         while True:
             try:
                 jetstream = await self._jetstream()
-                with self._understood():
+                with self._typed_errors():
                     return await ask(jetstream)
             except TransportError:
                 if time.monotonic() > deadline:
@@ -226,9 +226,9 @@ class RecordingStream:
         return await self._ask(ask)
 
     @contextlib.contextmanager
-    def _understood(self) -> Iterator[None]:
-        """As `understood`, for a request to the stream. `TransportError` if it was deleted: then ask again."""
-        with understood(WHERE):
+    def _typed_errors(self) -> Iterator[None]:
+        """As `typed_errors`, for a request to the stream. `TransportError` if it was deleted: then ask again."""
+        with typed_errors(WHERE):
             try:
                 yield
             except errors.APIError as error:

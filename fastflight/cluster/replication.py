@@ -7,7 +7,7 @@ from typing import Any
 from nats.js.errors import NotFoundError
 
 from fastflight.cluster.bucket import BUCKET as OWNERS
-from fastflight.cluster.connection import ClusterConnection, replicas_for, understood
+from fastflight.cluster.connection import ClusterConnection, replicas_for, typed_errors
 from fastflight.cluster.recording_stream import STREAM
 
 # The streams of JetStream, each with the name that people know it by.
@@ -18,11 +18,11 @@ async def replication(connection: ClusterConnection, servers: int) -> list[dict[
     """Return the copies of each stream and bucket that there is, with `servers` in the address of NATS.
 
     `current` of `replicas` nodes have all of it, and `behind` are the others; there should be `wanted` copies. Raises
-    the errors of `understood`.
+    the errors of `typed_errors`.
     """
     found = []
     for stream, name in STREAMS.items():
-        with understood(name):
+        with typed_errors(name):
             try:
                 info = await connection.jetstream.stream_info(stream)
             except NotFoundError:

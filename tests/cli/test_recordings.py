@@ -162,13 +162,10 @@ def test_a_range(run: Run, options: list[str], numbers: list[int]) -> None:
     assert [row["n"] for row in rows] == numbers
 
 
-@pytest.mark.parametrize(
-    ("command", "ending"),
-    [("replay", ".parquet"), ("replay", ".arrow"), ("replay", ".csv"), ("recordings export", ".jsonl")],
-)
-def test_the_rows_in_a_file(run: Run, command: str, ending: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("ending", [".parquet", ".arrow", ".csv", ".jsonl"])
+def test_the_rows_in_a_file(run: Run, ending: str, tmp_path: Path) -> None:
     file = tmp_path / f"out{ending}"
-    result = run(*command.split(), "weather", *READINGS, "--columns", "seq,n,celsius", "-o", str(file))
+    result = run("replay", "weather", *READINGS, "--columns", "seq,n,celsius", "-o", str(file))
     assert re.fullmatch(rf"{file}: [\d,]+ B, 6 rows, 1 gap with 2 rows missing\n", result.stdout), result.output
     if ending == ".arrow":
         table = pa.ipc.open_stream(file.read_bytes()).read_all()
@@ -190,16 +187,13 @@ def test_sql_has_the_rows_of_a_cluster(run: Run, in_cluster: str) -> None:
 
 
 def test_a_part_in_a_folder(run: Run, tmp_path: Path) -> None:
-    told = json.loads(
-        run("recordings", "export", "weather", "--from", "7", "--to", "8", "-o", str(tmp_path), "--json").stdout
-    )
+    told = json.loads(run("replay", "weather", "--from", "7", "--to", "8", "-o", str(tmp_path), "--json").stdout)
     assert {"output": str(tmp_path / "weather.parquet"), "rows": 2, "gaps": 0}.items() <= told.items()
     assert pq.read_table(tmp_path / "weather.parquet").column("text").to_pylist() == ["7,27.5", "8,28.5"]
 
 
-@pytest.mark.parametrize("command", [["replay"], ["recordings", "export"]])
-def test_the_rows_on_standard_output(run: Run, command: list[str]) -> None:
-    asked = [*command, "weather", *READINGS, "--columns", "n", "--from", "8", "-o", "-"]
+def test_the_rows_on_standard_output(run: Run) -> None:
+    asked = ["replay", "weather", *READINGS, "--columns", "n", "--from", "8", "-o", "-"]
     assert run(*asked).stdout == "n\n8\n9\n"
     assert [json.loads(line) for line in run(*asked, "--json").stdout.splitlines()] == [{"n": 8}, {"n": 9}]
 
@@ -208,8 +202,8 @@ def test_a_failed_export_leaves_the_old_file(run: Run, tmp_path: Path) -> None:
     old = tmp_path / "old.csv"
     old.write_text("old")
     for options in (["--format", "bytes", "-o", str(old)], ["-o", str(tmp_path / "nowhere" / "x.csv")]):
-        assert run("recordings", "export", "weather", *options).exit_code in (1, 2)
-    assert run("recordings", "export", "wether", "-o", str(old)).exit_code == 1
+        assert run("replay", "weather", *options).exit_code in (1, 2)
+    assert run("replay", "wether", "-o", str(old)).exit_code == 1
     assert (old.read_text(), list(tmp_path.iterdir())) == ("old", [old])
 
 
@@ -226,7 +220,7 @@ def test_rows_that_are_still_being_recorded_are_exported(run: Run, tmp_path: Pat
         while client.recordings()[0].next_seq <= last:
             pass  # until the rows are on the disk, a second later
         file = tmp_path / "demo.parquet"
-        result = run("recordings", "export", "demo", "--format", "bytes", "-o", str(file), "--server", running.location)
+        result = run("replay", "demo", "--format", "bytes", "-o", str(file), "--server", running.location)
         assert result.exit_code == 0, result.output
         assert client.recordings()[0].state == "recording"
     assert last in [seq for (seq,) in duckdb.sql(f"select seq from '{file}'").fetchall()]
@@ -247,7 +241,7 @@ def test_columns_as_csv(run: Run) -> None:
         (["replay", "weather", "--json", "--raw"], 2, "one of --raw"),
         (["replay", "weather", "--raw", "-o", "x.csv"], 2, "-o FILE saves rows"),
         (["replay", "weather", "-o", "x.txt"], 1, "its ending does not say how to write a table"),
-        (["recordings", "export", "weather", "-o", "nowhere/"], 2, "'nowhere' is not a folder"),
+        (["replay", "weather", "-o", "nowhere/"], 2, "'nowhere' is not a folder"),
         (["replay", "weather", *READINGS, "--columns", "n", "--speed", "1"], 2, "--speed needs the column time"),
         (["record", "dmeo"], 1, "Did you mean 'demo'"),
     ],

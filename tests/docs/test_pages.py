@@ -245,7 +245,7 @@ def check_usage(name: str, arguments: list[str]) -> None:
     assert name in COMMANDS, f"fastflight {name}"
     command = load(name)
     if below := getattr(command, "commands", None):
-        # `fastflight recordings` is short for `fastflight recordings list`.
+        # `fastflight devices` is short for `fastflight devices list`.
         name, *arguments = arguments if arguments and arguments[0] in below else ["list", *arguments]
         assert name in below, f"{command.name} {name}"
         command = below[name]

@@ -151,7 +151,6 @@ class BytesEncoder:
     """
 
     slow = False
-    enough = False
 
     def __init__(self, media_type: str, length: int, description: Mapping[str, Any]) -> None:
         self.media_type = media_type

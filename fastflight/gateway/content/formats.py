@@ -44,10 +44,6 @@ class BodyEncoder(Protocol):
     # Whether encoding a batch takes so long that it must not run on the loop.
     slow: bool
 
-    @property
-    def enough(self) -> bool:
-        """Whether the answer is complete before the rows end, so that the rest need not be read."""
-
     def begin(self) -> Data: ...
 
     def encode(self, batch: pa.RecordBatch, note: Note | None) -> Data:
@@ -64,7 +60,6 @@ class ArrowEncoder:
 
     media_type = "application/vnd.apache.arrow.stream"
     slow = False
-    enough = False
 
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
@@ -97,7 +92,6 @@ class TextEncoder:
     """Encodes JSON lines or CSV, in the form in which files on devices are written."""
 
     slow = True
-    enough = False
 
     def __init__(self, format_: str, media_type: str, schema: pa.Schema, *, escapes: bool = False) -> None:
         """`escapes`: escape text that a spreadsheet would read as a formula."""
@@ -128,7 +122,6 @@ class LinesEncoder:
 
     media_type = "text/plain; charset=utf-8"
     slow = False
-    enough = False
 
     def __init__(self, schema: pa.Schema) -> None:
         if "text" not in schema.names:
@@ -152,7 +145,6 @@ class ParquetEncoder:
 
     media_type = "application/vnd.apache.parquet"
     slow = True
-    enough = False
 
     def __init__(self, schema: pa.Schema) -> None:
         self._sink = ByteSink()

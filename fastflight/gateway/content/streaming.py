@@ -132,8 +132,6 @@ async def _send_rows(encoder: BodyEncoder, answer: StreamedAnswer, send: Send) -
                 await _send(send, await off_loop(encoder.encode, batch.slice(start, rows), note))
         else:
             await _send(send, encoder.encode(batch, note))
-        if encoder.enough:
-            return
     trailer = answer.trailer()
     await _send(send, await off_loop(encoder.finish, trailer) if encoder.slow else encoder.finish(trailer))
 
