@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from fastflight.gateway.content.file_answers import ANY_TYPE, FILE_TYPES
-from fastflight.gateway.content.formats import MEDIA_TYPES
+from fastflight.gateway.content.formats import MEDIA_TYPES, ROW_FORMATS
+from fastflight.service.requests import TEXT_KEYS, DeviceExec, DeviceFile, Recording, Request
 
 DESCRIPTION = """The requests of the Flight server over HTTP. Rows are sent as Arrow IPC, JSON lines, CSV or Parquet, as
 they arrive from the device. If an error ends an answer that has begun, the connection closes before the end of its
@@ -25,8 +26,6 @@ Described = dict[str, Any]
 
 JSON_ = "application/json"
 TEXT: Described = {"type": "string"}
-FLAG: Described = {"type": "boolean"}
-COUNT: Described = {"type": "integer", "minimum": 0}
 BYTES: Described = {"type": "string", "format": "binary"}
 ANSWERS = {
     304: "The client has this version",
@@ -90,28 +89,31 @@ def _parameters(place: str, **schemas: Described) -> list[Described]:
     ]
 
 
+def _keys(model: type[Request], *keys: str, **renamed: str) -> list[Described]:
+    """Describe keys of a request in a query, under their own names or as `renamed`."""
+    properties = model.model_json_schema()["properties"]
+    names = {**{key: key for key in keys}, **renamed}
+    return _parameters("query", **{name: _in_query(properties[key]) for name, key in names.items()})
+
+
+def _in_query(schema: Described) -> Described:
+    """Return the schema of a key as text in a query: lists are written with commas, and null by leaving it out."""
+    kinds = [each for each in schema.get("anyOf", [schema]) if each.get("type") != "null"]
+    kinds = [TEXT if each.get("type") == "array" else each for each in kinds]
+    return kinds[0] if len(kinds) == 1 else {"anyOf": kinds}
+
+
 def _one_of(*names: str) -> Described:
     return {"type": "string", "enum": list(names)}
 
 
 FORMULAS = _one_of("escape")
 REQUEST: Described = {"type": "object", "required": ["type"], "properties": {"type": _one_of(*READABLE)}}
-OF_A_FILE = {
-    "file_format": _one_of("csv", "jsonl", "packed", "arrow", "raw"),
-    "mode": _one_of("sync", "async"),
-    "on_error": _one_of("skip", "fail"),
-    "infer": _one_of("file", "sample"),
-    "sample_rows": {"type": "integer", "minimum": 1},
-    "header": TEXT,
-    "delimiter": TEXT,
-    "decimal": _one_of(".", ","),
-    "skip_rows": {"type": "integer", "minimum": 0},
-    "comment": TEXT,
-    "encoding": TEXT,
-    "null_values": TEXT,
-    "transfer": _one_of("auto", "binary", "base64", "literal"),
-    "deflate": FLAG,
-}
+OF_A_FILE = _keys(
+    DeviceFile, "mode", "on_error", "infer", "sample_rows", *TEXT_KEYS, "transfer", "deflate", file_format="format"
+)
+# Of the content of a request that runs code; its path has the device.
+EXEC_KEYS = ("code", "interrupt", "timeout")
 CONDITIONS = {"If_Match": TEXT, "If_None_Match": TEXT}
 
 STREAM: Described = {
@@ -136,7 +138,7 @@ SQL: Described = {
             "text/plain": {"schema": TEXT, "examples": {"query": {"value": "select 1 as n"}}},
         },
     },
-    "parameters": _parameters("query", format=_one_of("arrow", "jsonl", "csv", "parquet"), formulas=FORMULAS),
+    "parameters": _parameters("query", format=_one_of(*ROW_FORMATS), formulas=FORMULAS),
     **_answers(200, "The rows", _ROWS, *OF_A_BOARD, 406, 408, 409, 413, 415, 422),
 }
 TICKET: Described = {
@@ -152,7 +154,7 @@ EXEC: Described = {
         {
             "type": "object",
             "required": ["code"],
-            "properties": {"code": TEXT, "interrupt": FLAG, "timeout": {"type": "number", "exclusiveMinimum": 0}},
+            "properties": {key: DeviceExec.model_json_schema()["properties"][key] for key in EXEC_KEYS},
         },
         count={"code": "for i in range(3): print(i)"},
     ),
@@ -164,21 +166,17 @@ ACTION: Described = {
     **_answers(200, "The results", _OBJECT, *OF_A_BOARD, 408, 409, 413, 415, 422, 507),
 }
 RECORDING: Described = {
-    "parameters": _parameters(
-        "query",
-        **{"as": _one_of("arrow", "jsonl", "csv", "parquet")},
-        formulas=FORMULAS,
-        from_seq=COUNT,
-        to_seq=COUNT,
-        since_seconds=COUNT,
-        limit_rows=COUNT,
-    ),
+    "parameters": [
+        *_parameters("query", **{"as": _one_of(*ROW_FORMATS)}, formulas=FORMULAS),
+        *_keys(Recording, "from_seq", "to_seq", "since_seconds", "limit_rows"),
+    ],
     **_answers(200, "The rows", _ROWS, 404, 406, 422),
 }
 GET_FILE: Described = {
     "parameters": [
-        *_parameters("query", format=_one_of("arrow", "jsonl", "csv", "parquet"), formulas=FORMULAS, columns=TEXT),
-        *_parameters("query", batch_rows=COUNT, **OF_A_FILE),
+        *_parameters("query", format=_one_of(*ROW_FORMATS), formulas=FORMULAS),
+        *_keys(DeviceFile, "columns", "batch_rows"),
+        *OF_A_FILE,
         *_parameters("header", **CONDITIONS, Range=TEXT, If_Range=TEXT),
     ],
     **_answers(
@@ -206,11 +204,11 @@ PUT_FILE: Described = {
             ANY_TYPE: {"schema": BYTES},
         },
     },
-    "parameters": [*_parameters("query", interrupt=FLAG, **OF_A_FILE), *_parameters("header", **CONDITIONS)],
+    "parameters": [*_keys(DeviceFile, "interrupt"), *OF_A_FILE, *_parameters("header", **CONDITIONS)],
     **_answers(201, "Size and sha256", _OBJECT, *OF_A_BOARD, 409, 412, 413, 415, 422, 507),
 }
 DELETE_FILE: Described = {
-    "parameters": [*_parameters("query", interrupt=FLAG), *_parameters("header", **CONDITIONS)],
+    "parameters": [*_keys(DeviceFile, "interrupt"), *_parameters("header", **CONDITIONS)],
     **_answers(204, "The file or folder is removed", {}, *OF_A_BOARD, 409, 412),
 }
 

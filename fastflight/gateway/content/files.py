@@ -20,7 +20,7 @@ from fastflight.gateway.asgi import CALLER
 from fastflight.gateway.backend import Backend
 from fastflight.gateway.content.conditions import Conditions
 from fastflight.gateway.content.file_answers import BytesAnswer, FileAnswer, ListingAnswer
-from fastflight.gateway.content.formats import BodyEncoder, encoder_of
+from fastflight.gateway.content.formats import ROW_FORMATS, BodyEncoder, encoder_of
 from fastflight.gateway.content.negotiation import choose_format
 from fastflight.gateway.content.streaming import while_connected
 from fastflight.gateway.content.uploads import Content, UploadedRows, format_of_content
@@ -29,8 +29,6 @@ from fastflight.service.requests import TEXT_KEYS, DeviceFile
 from fastflight.service.wire import format_value
 from fastflight.tables import Layout, TextOptions, format_of
 
-# Formats in which the rows of a file can be requested.
-ROW_FORMATS = ("arrow", "jsonl", "csv", "parquet")
 # Keys of a request whose text in a query is read as true or false.
 FLAGS = ("interrupt", "deflate")
 # Digits of a number in a query: more than any key needs.

@@ -194,6 +194,8 @@ ENCODERS: Mapping[str, Callable[[pa.Schema], BodyEncoder]] = {
     "lines": LinesEncoder,
 }
 
+# Formats in which the rows of a file, a recording or a query can be requested.
+ROW_FORMATS = ("arrow", "jsonl", "csv", "parquet")
 # The names of formats in `Accept` and `Content-Type`.
 MEDIA_TYPES: Mapping[str, str] = {
     "application/vnd.apache.arrow.stream": "arrow",
