@@ -20,11 +20,10 @@ from fastflight.errors import RequestError, Stopped, UnknownName, nearest
 from fastflight.gateway import openapi
 from fastflight.gateway.asgi import CALLER
 from fastflight.gateway.backend import Backend
+from fastflight.gateway.content.conditions import tagged
 from fastflight.gateway.content.files import Files, keys_of
-from fastflight.gateway.content.formats import ROW_FORMATS, encoder_of
-from fastflight.gateway.content.negotiation import choose_format
+from fastflight.gateway.content.formats import ROW_FORMATS, choose_format, encoder_of
 from fastflight.gateway.content.streaming import Streamed, while_connected
-from fastflight.gateway.content.tagged import tagged
 from fastflight.gateway.content.uploads import Content
 from fastflight.gateway.errors import ErrorAnswers, HttpRefusal, error_answer
 from fastflight.gateway.metrics import EdgeMetrics

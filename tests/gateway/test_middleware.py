@@ -9,7 +9,7 @@ from starlette.requests import Request
 
 from fastflight.errors import BusyError
 from fastflight.gateway.asgi import Receive, Scope, Send
-from fastflight.gateway.content.tagged import tagged
+from fastflight.gateway.content.conditions import tagged
 from fastflight.gateway.errors import ErrorAnswers
 from fastflight.gateway.middleware import GatewayMiddleware
 from fastflight.gateway.origins import OriginPolicy

@@ -1,20 +1,26 @@
 """Evaluates conditional requests (RFC 9110, 13) and range requests (14) for a file.
 
 The caller gives the size, and the entity tag if `wants_tag`, that the board reports while the device is held for the
-answer. So both belong to the same version as the bytes that follow.
+answer. So both belong to the same version as the bytes that follow. `tagged` makes small answers with an entity tag, so
+that a client gets the same one only once.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+
+from starlette.requests import Request
+from starlette.responses import Response
 
 from fastflight.gateway.errors import HttpRefusal
 from fastflight.service.versions import ANY, matches, version_conflict
 
 # A single range: first and last position, or the number of bytes at the end.
 _RANGE = re.compile(r"bytes=(?:(\d{1,15})-(\d{0,15})|-(\d{1,15}))", re.IGNORECASE)
+CACHE_CONTROL = {"cache-control": "private, no-cache"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,3 +114,14 @@ class Conditions:
         assert self._range is not None
         is_rest = self._reaches_end and int(self._range[1]) > 0
         return not is_rest or bool(self._if_range) or (bool(self._match) and self._match.strip() != ANY)
+
+
+def tagged(
+    request: Request, body: bytes, media_type: str = "application/json", headers: dict[str, str] = CACHE_CONTROL
+) -> Response:
+    """Return `body` with its ETag and these headers, or 304 if the client has it."""
+    etag = f'"{hashlib.sha256(body).hexdigest()[:20]}"'
+    headers = {**headers, "etag": etag}
+    if matches(", ".join(request.headers.getlist("if-none-match")), etag, weak=True):
+        return Response(status_code=304, headers=headers)
+    return Response(body, headers=headers, media_type=media_type)

@@ -20,8 +20,7 @@ from fastflight.gateway.asgi import CALLER
 from fastflight.gateway.backend import Backend
 from fastflight.gateway.content.conditions import Conditions
 from fastflight.gateway.content.file_answers import BytesAnswer, FileAnswer, ListingAnswer
-from fastflight.gateway.content.formats import ROW_FORMATS, BodyEncoder, encoder_of
-from fastflight.gateway.content.negotiation import choose_format
+from fastflight.gateway.content.formats import ROW_FORMATS, BodyEncoder, choose_format, encoder_of
 from fastflight.gateway.content.streaming import while_connected
 from fastflight.gateway.content.uploads import Content, UploadedRows, format_of_content
 from fastflight.gateway.errors import HttpRefusal

@@ -1,4 +1,6 @@
-"""Encodes rows as the body of an HTTP answer: Arrow, JSON lines, CSV, Parquet, or lines of text.
+"""Formats of rows as the body of an HTTP answer: Arrow, JSON lines, CSV, Parquet, or lines of text.
+
+`choose_format` takes the one of `?format=`, else that of the `Accept` header, else the route's default.
 
 A `BodyEncoder` encodes each batch as it comes, and the error if the rows end in one. Arrow also carries notes and the
 trailer, in the custom metadata of messages: a note of the source under `fastflight.note`, and the trailer under
@@ -10,13 +12,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fastflight.errors import DataError, RequestError
+from fastflight.errors import DataError, RequestError, nearest
+from fastflight.gateway.errors import HttpRefusal
 from fastflight.service.source import Note
 from fastflight.service.wire import format_value
 from fastflight.tables import Layout, open_writer
@@ -32,6 +35,9 @@ CSV_TYPE = "text/csv; charset=utf-8"
 # First characters that make a spreadsheet read text as a formula (OWASP, "CSV Injection"). An apostrophe marks text.
 FORMULA = re.compile(r"^([=+\-@\t\r])")
 ESCAPED = r"'\1"
+
+# Media ranges of an `Accept` header that are read; browsers send a handful.
+MAX_ACCEPTED = 32
 
 Data = bytes | memoryview
 
@@ -206,3 +212,54 @@ MEDIA_TYPES: Mapping[str, str] = {
     "application/vnd.apache.parquet": "parquet",
     "text/plain": "lines",
 }
+
+
+def choose_format(query: str | None, accept: str, offered: Sequence[str]) -> str:
+    """Return one of the formats `offered`; the first one is the default.
+
+    Raises `RequestError` for an unknown `query`, and `HttpRefusal` (406) if the client accepts none of them.
+    """
+    if query is not None:
+        if query not in offered:
+            raise RequestError(f"{query!r} is not a format here", where="format", hint=nearest(query, offered))
+        return query
+    ranges = _ranges(accept)
+    if not ranges:
+        return offered[0]
+    best, weight = "", 0.0
+    for name in offered:
+        accepted_quality = max((quality for range_, quality in ranges if _fits(name, range_)), default=0.0)
+        if accepted_quality > weight:
+            best, weight = name, accepted_quality
+    if not best:
+        known = ", ".join(media for media, name in MEDIA_TYPES.items() if name in offered)
+        raise HttpRefusal(406, f"the rows are not available as {accept[:80]!r}", where="Accept", hint=f"Known: {known}")
+    return best
+
+
+def _ranges(accept: str) -> list[tuple[str, float]]:
+    found = []
+    for part in accept.split(",")[:MAX_ACCEPTED]:
+        range_, *parameters = (text.strip().lower() for text in part.split(";"))
+        quality = 1.0
+        for parameter in parameters:
+            name, _, value = parameter.partition("=")
+            if name.strip() == "q":
+                try:
+                    quality = float(value)
+                except ValueError:
+                    quality = 0.0
+        if range_:
+            found.append((range_, quality))
+    return found
+
+
+def _fits(name: str, range_: str) -> bool:
+    if range_ == "*/*":
+        return True
+    kind, _, subtype = range_.partition("/")
+    return any(
+        media == range_ or (subtype == "*" and media.startswith(f"{kind}/"))
+        for media, meant in MEDIA_TYPES.items()
+        if meant == name
+    )

@@ -17,7 +17,7 @@ from starlette.responses import Response
 
 from fastflight.concurrency import off_loop
 from fastflight.errors import UnknownName
-from fastflight.gateway.content.tagged import tagged
+from fastflight.gateway.content.conditions import tagged
 
 STATIC = Path(__file__).parent / "static"
 # xterm.js writes <style> elements, so styles cannot be as strict as scripts.
