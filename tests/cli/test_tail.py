@@ -76,7 +76,7 @@ def test_ctrl_c_ends_it_with_a_summary(location: str) -> None:
     child.send_signal(signal.SIGINT)
     _, said = child.communicate()
     assert child.returncode == 130
-    assert re.search(rb"interrupted: [\d,]+ rows in \d+\.\d s", said)
+    assert re.search(rb"interrupted: [\d,]+ rows? in \d+\.\d s", said)
 
 
 @pytest.mark.parametrize(
