@@ -52,6 +52,19 @@ def wire(event: bytes | Frame) -> bytes:
     return event if isinstance(event, bytes) else encode(event.kind, event.number, event.payload)
 
 
+@pytest.mark.parametrize(
+    ("data", "passed"),
+    [
+        (b"row 1\r\n", b"row 1\r\n"),
+        (b"row" + MARK, b"row"),
+        (MARK + b"x", MARK + b"x"),
+        (MARK + bytes([min(ANSWERS)]), b""),
+    ],
+)
+def test_only_what_may_begin_a_frame_is_held_back(data: bytes, passed: bytes) -> None:
+    assert b"".join(map(wire, FrameReader().feed(data))) == passed
+
+
 @given(st.lists(FRAMES | st.sampled_from([b"row 1\r\n", b"\x16x", b"2,3\r\n"])))
 def test_frames_are_found_between_output(events: list[bytes | Frame]) -> None:
     found = read([b"".join(map(wire, events))])

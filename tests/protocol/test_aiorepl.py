@@ -48,6 +48,16 @@ def test_prints_are_told_from_answers(
     assert heard[False] == b"".join(said for said, _ in exchanges) + rest
 
 
+def test_prints_that_cannot_begin_an_answer_are_passed_on_at_once() -> None:
+    heard: list[bytes] = []
+    traffic = Traffic(lambda data, _: heard.append(data))
+    traffic.begin("aiorepl")
+    traffic.expect(PROMPTS, closed=False)
+    traffic.received(b"row 1")
+    assert b"".join(heard) == b"row 1"
+    traffic.end()
+
+
 @pytest.mark.parametrize(
     ("answer", "output"),
     [
