@@ -228,8 +228,10 @@ def _ages(running: Stage, seconds: float) -> list[float]:
             board = running.boards[number * len(running.boards) // int(1 + seconds / READ_SECONDS)]
             request = {"type": "recording", "name": board, "since_seconds": READ_BACK_SECONDS}
             asked = json.dumps({**request, "format": "jsonl", "schema": COLUMNS})
-            found = clients[number % len(clients)].do_get(flight.Ticket(asked.encode())).read_all().column("ns")
-            newest = found[-1].as_py() if len(found) else time.monotonic_ns() - int(READ_BACK_SECONDS * 1e9)
+            newest = time.monotonic_ns() - int(READ_BACK_SECONDS * 1e9)
+            with contextlib.suppress(flight.FlightError):  # nothing of it is recorded yet
+                found = clients[number % len(clients)].do_get(flight.Ticket(asked.encode())).read_all().column("ns")
+                newest = found[-1].as_py() if len(found) else newest
             ages.append((time.monotonic_ns() - newest) / 1e6)
             number += 1
             time.sleep(max(0.0, begin + READ_SECONDS - time.perf_counter()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -123,6 +124,30 @@ def test_the_next_process_hands_over_what_was_left(nats: NatsServers, tmp_path: 
         server.record(100)
         until(lambda: has(server, 110))
         assert numbers(checked("demo", server.shared.log("demo").read())) == set(range(110))
+
+
+def test_acknowledged_rows_outlive_each_node_that_is_killed(tmp_path: Path) -> None:
+    """One of the nodes leads the stream: rows wait in the buffer while another leader is elected."""
+
+    def reads(server: Server, end: int, name: str) -> bool:
+        with contextlib.suppress(TransportError):  # its connection was to the node
+            return has(server, end, name)
+        return False
+
+    with nats_servers(tmp_path, nodes=3) as nats, Server(nats, tmp_path / "a") as server:
+        for first, node in zip(range(0, 30, 10), nats.nodes, strict=True):
+            until(lambda: all(each.is_healthy() for each in nats.nodes))
+            server.record(first)
+            until(lambda: not server.shared.waiting("demo"))
+            node.kill()
+            until(lambda first=first: reads(server, first + 10, "demo"))  # type: ignore[misc]
+            server.record(1000 + first, name="other")
+            until(lambda: not server.shared.waiting("other"))
+            node.start()
+        with Server(nats, tmp_path / "b") as new:
+            for name, begin, end in (("demo", 0, 30), ("other", 1000, 1030)):
+                until(lambda end=end, name=name: reads(new, end, name))  # type: ignore[misc]
+                assert numbers(checked(name, new.shared.log(name).read())) == set(range(begin, end))
 
 
 def test_rows_that_come_late_have_their_place(nats: NatsServers, tmp_path: Path) -> None:
