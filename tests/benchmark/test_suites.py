@@ -51,7 +51,7 @@ RUNS: Mapping[str, tuple[Mapping[str, str], Mapping[str, Sequence[str]], Sequenc
     "http": ({"rows": "20000"}, {"work": ("table",)}, ("gateway", "flight")),
     "sql": ({"rows": "2000"}, {"task": ("aggregate",)}, ("sql", "DuckDB")),
     "cluster": (
-        {"servers": "2", "devices": "4", "silent": "0", "viewers": "2", "seconds": "1"},
+        {"servers": "2", "watched": "4", "recorded": "0", "silent": "0", "viewers": "2", "seconds": "1"},
         {"part": ("requests",)},
         ("cluster of 2",),
     ),
