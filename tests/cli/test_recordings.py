@@ -256,10 +256,10 @@ def test_what_is_refused(
 
 def test_a_device_of_the_server_is_switched_on_and_off(run: Run) -> None:
     said = run("record", "demo").stdout
-    assert re.fullmatch(r"demo: recording; [\d,]+ rows so far in /.*\. To show them: fastflight replay demo\n", said)
+    assert re.fullmatch(r"demo: recording; [\d,]+ rows? so far in /.*\. To show them: fastflight replay demo\n", said)
     run("tail", "demo", "-n", "5")
     said = run("record", "demo", "--stop").stdout
-    assert re.fullmatch(r"demo: recording stopped; [1-9][\d,]* rows kept\. To show .* replay demo\n", said)
+    assert re.fullmatch(r"demo: recording stopped; [1-9][\d,]* rows? kept\. To show .* replay demo\n", said)
     assert run("record", "demo", "--stop").exit_code == 1
     assert run("replay", "demo", "-n", "1").exit_code == 0
 
