@@ -124,7 +124,11 @@ def by_device(shipments: Sequence[Shipment]) -> tuple[pa.RecordBatch, list[Run]]
     """
     rows = joined([each.rows for each in shipments])
     devices = rows.column(0)
-    codes, numbers = devices.indices.to_numpy(), rows.column(1).to_numpy()
+    # A device with several runs in a message is in the dictionary several times.
+    ids: dict[str, int] = {}
+    unique = np.array([ids.setdefault(name, len(ids)) for name in devices.dictionary.to_pylist()])
+    names = [*ids]
+    codes, numbers = unique[devices.indices.to_numpy()], rows.column(1).to_numpy()
     order = np.argsort(codes, kind="stable")
     codes, numbers = codes[order], numbers[order]
     missing: dict[int, tuple[int, Gap | None]] = {}
@@ -135,7 +139,6 @@ def by_device(shipments: Sequence[Shipment]) -> tuple[pa.RecordBatch, list[Run]]
     begins = (np.diff(codes, prepend=-1) != 0) | (np.diff(numbers, prepend=-1) != 1)
     begins |= np.isin(order, [*missing])
     starts = np.flatnonzero(begins)
-    names = devices.dictionary.to_pylist()
     lengths = np.diff(starts, append=len(order))
     found = zip(*(each.tolist() for each in (codes[starts], numbers[starts], lengths, order[starts])), strict=True)
     runs = [Run(names[code], first, count, *missing.get(at, ())) for code, first, count, at in found]

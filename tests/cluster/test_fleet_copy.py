@@ -58,6 +58,19 @@ def test_rows_of_several_messages_that_follow_each_other_are_stored_together(tmp
         assert store.statistics().commits <= 2
 
 
+def test_messages_of_several_commits_of_the_same_devices_are_added_in_order(tmp_path: Path) -> None:
+    """Their dictionaries are equal, and have each device twice."""
+    messages = [
+        shipment("a", *(Run(name, at, 1) for at in (first, first + 1) for name in ("x", "demo"))) for first in (0, 2, 4)
+    ]
+    with Store(tmp_path, sync_ms=0) as store:
+        copy = FleetCopy(store)
+        copy.add(messages)
+        for name in ("x", "demo"):
+            recording = copy.find(name)
+            assert recording is not None and numbers(checked(name, recording.read())) == set(range(6))
+
+
 def test_rows_after_those_that_the_disk_did_not_take_do_not_take_their_place(tmp_path: Path) -> None:
     failures: list[int] = []
 
