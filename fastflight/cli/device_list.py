@@ -5,18 +5,37 @@ from __future__ import annotations
 from dataclasses import asdict
 from itertools import groupby
 from operator import itemgetter
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from fastflight.cli import screen
 from fastflight.cli.interruption import interruptible
 from fastflight.cli.options import AsJson
 from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_server_options
-from fastflight.cli.subcommands import LIST, ListGroup
 
 # Devices that are named in one line.
 MAX_NAMES = 10
+LIST = "list"
+
+
+class ListGroup(TyperGroup):
+    """A group that runs its subcommand `list` if none is named: `devices --json` is `devices list --json`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        named = bool(args) and (not args[0].startswith("-") or args[0] in ctx.help_option_names)
+        return super().parse_args(ctx, args if named else [LIST, *args])
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help, with the options of `list`, which can be given without its name."""
+        own = self.params
+        self.params = [*own, *self.commands[LIST].params]
+        try:
+            super().format_help(ctx, formatter)
+        finally:
+            self.params = own
+
 
 app = typer.Typer(cls=ListGroup, help="List the server's devices, or add and remove some.", add_completion=False)
 
