@@ -72,8 +72,8 @@ def _without_known(cells: pa.Array, known: Kind, decimal: str) -> pa.Array:
     plain = plain_cells(known, decimal)
     if not plain or not len(cells):
         return cells
-    if Kind.FLOAT in known and pc.mean(pc.binary_length(cells)).as_py() > _LONG_NUMBERS:
-        cells = _without_exact(cells, decimal)
+    if are_long(cells, known):
+        cells = without_exact(cells, decimal)[0]
     data = cells.buffers()[2]
     if len(cells) and (data is None or b"\n" not in data.to_pybytes()):
         # A single text is matched in a fraction of the time.
@@ -82,7 +82,7 @@ def _without_known(cells: pa.Array, known: Kind, decimal: str) -> pa.Array:
         if pc.match_substring_regex(text, rf"\A(?:\n(?:{plain}))*\z")[0].as_py():
             return cells.slice(0, 0)
     cells = cells.filter(pc.invert(pc.match_substring_regex(cells, rf"\A(?:{plain})\z")))
-    return _without_exact(cells, decimal) if Kind.FLOAT in known else cells
+    return without_exact(cells, decimal)[0] if Kind.FLOAT in known else cells
 
 
 @lru_cache(maxsize=256)
@@ -94,11 +94,20 @@ def plain_cells(known: Kind, decimal: str) -> str:
     return "|".join(found.values())
 
 
-def _without_exact(cells: pa.Array, decimal: str) -> pa.Array:
-    """Return the cells that are not the text in which Arrow writes their double, which is the shortest one."""
+def are_long(cells: pa.Array, known: Kind) -> bool:
+    """Whether the cells are numbers with many digits."""
+    return Kind.FLOAT in known and (pc.mean(pc.binary_length(cells)).as_py() or 0) > _LONG_NUMBERS
+
+
+def without_exact(cells: pa.Array, decimal: str) -> tuple[pa.Array, pa.Array | None]:
+    """Return the cells that are not the text in which Arrow writes their double, which is the shortest one.
+
+    Also returns the doubles; None if a cell is no number.
+    """
     try:
-        doubles = pc.replace_substring(cells, decimal, ".").cast(pa.float64())
+        doubles = (pc.replace_substring(cells, decimal, ".") if decimal != "." else cells).cast(pa.float64())
     except pa.ArrowInvalid:
-        return cells
-    texts = pc.replace_substring(doubles.cast(cells.type), ".", decimal)
-    return cells.filter(pc.not_equal(texts, cells))
+        return cells, None
+    texts = doubles.cast(cells.type)
+    texts = pc.replace_substring(texts, ".", decimal) if decimal != "." else texts
+    return cells.filter(pc.not_equal(texts, cells)), doubles

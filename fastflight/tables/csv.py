@@ -22,9 +22,9 @@ import pyarrow.csv
 from fastflight.tables.bare import one_content
 from fastflight.tables.casting import TEXT, cast, readable_schema
 from fastflight.tables.codec import Layout
-from fastflight.tables.column_kinds import learn_column, plain_cells
+from fastflight.tables.column_kinds import are_long, learn_column, plain_cells, without_exact
 from fastflight.tables.dialect import Cell, Dialect, require_names
-from fastflight.tables.kinds import Kind
+from fastflight.tables.kinds import NULLS, Kind, type_of
 from fastflight.tables.rows import BLOCK_BYTES, RowBlock, Rows, RowSplitter, row_pattern
 from fastflight.tables.schemas import project
 from fastflight.tables.shapes import Shape, columns_of, joined
@@ -69,6 +69,8 @@ class CsvGrammar:
         # What lines begin with that are skipped: comments, and headers among the rows.
         self._skipped = (*((dialect.comment.encode(),) if dialect.comment else ()), *self._headers)
         self._kinds = [Kind(0)] * len(self._names)
+        # The columns of numbers with many digits.
+        self._long: set[int] = set()
         self._row = re.compile(row_pattern(self._delimiter, self._quote, trim=dialect.trim) + rb"\n?")
         mark = re.escape(self._quote)
         self._quoted = re.compile(
@@ -87,32 +89,64 @@ class CsvGrammar:
     def learn(self, block: RowBlock, summary: ReadSummary) -> pa.RecordBatch:
         """Take whole rows into account for the types of the columns. Count them, and reject bad ones.
 
-        Returns the rows as text, for `read`.
+        Returns the rows for `read`: columns that show nothing new have the type of the rows so far, others are text.
         """
-        texts = [pa.array(column, TEXT) for column in self._split(block, summary)]
-        cells = pa.RecordBatch.from_arrays(texts, self._names)
-        summary.rows += cells.num_rows
-        names, columns = self._dialect.names, self._columns
-        wanted = [place for place, name in enumerate(names) if name and (columns is None or name in columns)]
-        for place in () if self._shows_nothing_new(block.data, wanted) else wanted:
-            known, decimal = self._kinds[place], self._dialect.decimal
-            skips_text = names[place] in self._valued
-            self._kinds[place] = learn_column(cells.column(place), known, decimal, skips_text=skips_text)
-        return cells.select(wanted)
+        known = self._read_known(block.data)
+        texts = [pa.array(column, TEXT) for column in self._split(block, summary)] if known is None else known.columns
+        summary.rows += len(texts[0])
+        wanted = [place for place in range(len(texts)) if self._is_wanted(place)]
+        columns = list(texts)
+        for place in wanted:
+            if known is None or place in self._long:
+                columns[place] = self._learn_column(place, texts[place])
+        return pa.RecordBatch.from_arrays(columns, self._names).select(wanted)
 
-    def _shows_nothing_new(self, rows: bytes, wanted: Collection[int]) -> bool:
-        """Whether one regular expression proves for all rows that the kinds of their cells are known."""
+    def _is_wanted(self, place: int) -> bool:
+        name = self._dialect.names[place]
+        return bool(name) and (self._columns is None or name in self._columns)
+
+    def _learn_column(self, place: int, cells: pa.Array) -> pa.Array:
+        """Add the kinds of a column of text, and return it; numbers with many digits as doubles, if they are exact."""
+        known, decimal = self._kinds[place], self._dialect.decimal
+        others, doubles = without_exact(cells, decimal) if place in self._long else (cells, None)
+        skips_text = self._dialect.names[place] in self._valued
+        kinds = self._kinds[place] = learn_column(others, known, decimal, skips_text=skips_text)
+        if are_long(cells, kinds):
+            self._long.add(place)
+        return cells if doubles is None or type_of(kinds) != doubles.type else doubles
+
+    def _read_known(self, rows: bytes) -> pa.RecordBatch | None:
+        """Read rows with the types so far, long numbers as text. Returns None if they may show something new.
+
+        One regular expression proves that the kinds of all other cells are known.
+        """
         if not any(self._kinds) or len(self._kinds) > MATCHED_COLUMNS or len(rows) < BLOCK_BYTES:
-            return False
-        other = rf"[^\r\n{re.escape(self._dialect.delimiter + self._dialect.quote)}]*"
-        cells = [
-            rf"(?:{plain_cells(kinds, self._dialect.decimal)}|)"
-            if place in wanted and Kind.TEXT not in kinds
-            else other
-            for place, kinds in enumerate(self._kinds)
-        ]
-        row = re.escape(self._dialect.delimiter).join(cells)
-        return bool(pc.match_substring_regex(one_content(rows), rf"\A(?:{row}\r?\n)*\z")[0].as_py())
+            return None
+        if not self._is_regular(rows):
+            return None
+        rows = self._dialect.normalised(rows)
+        spelled = any(Kind.SPELLED in kinds for kinds in self._kinds)
+        types = [self._known_type(place) for place in range(len(self._names))]
+        if spelled and TEXT in types:
+            return None
+        row = re.escape(self._dialect.delimiter).join(map(self._known_cells, range(len(self._names))))
+        if not pc.match_substring_regex(one_content(rows), rf"\A(?:{row}\r?\n)*\z")[0].as_py():
+            return None
+        return self._split_by_arrow(rows, types, NULLS if spelled else ())
+
+    def _known_type(self, place: int) -> pa.DataType:
+        is_text = not self._is_wanted(place) or place in self._long or not self._kinds[place] & ~Kind.SPELLED
+        return TEXT if is_text else type_of(self._kinds[place])
+
+    def _known_cells(self, place: int) -> str:
+        """Return a regular expression for the cells of a column whose kinds are known."""
+        if not self._names[place]:
+            return ""
+        if self._is_wanted(place) and place not in self._long and Kind.TEXT not in self._kinds[place]:
+            plain = plain_cells(self._kinds[place], self._dialect.decimal)
+            return f"(?:{'|'.join([plain, *map(re.escape, self._nulls)])})"
+        quote, delimiter = re.escape(self._dialect.quote), re.escape(self._dialect.delimiter)
+        return rf"(?:{quote}[^\r\n{quote}]*{quote}|[^\r\n{delimiter}{quote}]*)"
 
     def shapes(self) -> dict[str, Shape]:
         """Return the columns of the rows so far, and what their values are."""
@@ -124,8 +158,10 @@ class CsvGrammar:
         self.schema = project(columns_of(joined(self._others, self.shapes()), self._unknown), self._columns)
 
     def reads(self, rows: Rows) -> bool:
-        """Whether `read` takes these rows: it takes text, whatever the types are."""
-        return True
+        """Whether `rows`, which `learn` has returned, can be cast to the types that were found in the end."""
+        assert self.schema is not None and isinstance(rows, pa.RecordBatch)
+        found = dict(zip(rows.schema.names, rows.schema.types, strict=True))
+        return all(found.get(field.name, TEXT) == TEXT for field in self.schema if field.type == TEXT)
 
     def read(self, rows: Rows, summary: ReadSummary) -> list[pa.RecordBatch]:
         """Read whole rows. Reject bad ones, and count cells that do not fit."""
@@ -156,7 +192,7 @@ class CsvGrammar:
     def _split(self, block: RowBlock, summary: ReadSummary) -> Sequence[Texts]:
         """Return the cells of all rows by columns. Reject rows that cannot be split."""
         if len(block.data) > FEW_BYTES and self._is_regular(block.data):
-            batch = self._split_by_arrow(self._dialect.normalised(block.data))
+            batch = self._split_by_arrow(self._dialect.normalised(block.data), [TEXT] * len(self._names))
             if batch is not None:
                 columns: list[Texts] = batch.columns
                 return columns
@@ -170,13 +206,17 @@ class CsvGrammar:
             return False
         return not any(data.startswith(start) or b"\n" + start in data for start in self._skipped)
 
-    def _split_by_arrow(self, rows: bytes) -> pa.RecordBatch | None:
-        """Split rows; None if there are none, or if any has another number of cells than the header."""
+    def _split_by_arrow(
+        self, rows: bytes, types: Sequence[pa.DataType], nulls: Sequence[str] = ()
+    ) -> pa.RecordBatch | None:
+        """Read rows as columns of `types`; None if there are none, or if any is not such a row.
+
+        `nulls`: what also means null, in columns of every type.
+        """
         if rows.startswith(BOM):
             rows = BOM + rows  # pyarrow drops a byte order mark at the start of every block, so add one
-        options = _pyarrow_options(
-            self._names, self._dialect.delimiter, self._dialect.quote, self._nulls, self._quote in rows
-        )
+        columns = tuple(zip(self._names, types, strict=True))
+        options = _pyarrow_options(columns, self._dialect, (*self._nulls, *nulls), self._quote in rows)
         try:
             table = pyarrow.csv.read_csv(pa.BufferReader(rows), *options)
         except pa.ArrowInvalid:
@@ -229,18 +269,23 @@ class CsvGrammar:
 
 @lru_cache(maxsize=64)
 def _pyarrow_options(
-    names: tuple[str, ...], delimiter: str, quote: str, nulls: tuple[str, ...], quoted: bool
+    columns: tuple[tuple[str, pa.DataType], ...], dialect: Dialect, nulls: tuple[str, ...], quoted: bool
 ) -> tuple[Any, ...]:
     """Return pyarrow's options, for rows without quotes or with: line feeds in cells make parsing slower."""
+    names = [name for name, _ in columns]
     read = pyarrow.csv.ReadOptions(use_threads=False, block_size=_ONE_BLOCK, column_names=names)
     parse = pyarrow.csv.ParseOptions(
-        delimiter=delimiter, quote_char=quote, newlines_in_values=quoted, ignore_empty_lines=len(names) > 1
+        delimiter=dialect.delimiter,
+        quote_char=dialect.quote,
+        newlines_in_values=quoted,
+        ignore_empty_lines=len(names) > 1,
     )
     convert = pyarrow.csv.ConvertOptions(
         check_utf8=False,
-        column_types=dict.fromkeys(names, TEXT),
+        column_types=dict(columns),
         null_values=nulls,
         strings_can_be_null=True,
         quoted_strings_can_be_null=False,
+        decimal_point=dialect.decimal,
     )
     return read, parse, convert

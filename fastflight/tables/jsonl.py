@@ -47,6 +47,9 @@ _NEGATIVE_ZERO = re.compile(rb"-0(?![.0-9])").search
 _FAR_EXPONENT = "[eE][+-]?[0-9]{3}"
 # The fewest characters of a number with a point that a double may not give back: 16 digits.
 _LONG_NUMBER = 17
+# Tables for `bytes.translate`: each byte of digits and points is a 0; all that numbers do not have is a blank.
+_AS_DIGITS = bytes(ord("0") if byte in b"0123456789." else ord(" ") for byte in range(256))
+_NUMBERS_ALONE = bytes(byte if byte in b"0123456789.eE+-" else ord(" ") for byte in range(256))
 
 _BLANK = b" \t\r\n"
 _INTEGERS = [pa.type_for_alias(f"{sign}int{bits}") for sign in ("", "u") for bits in (8, 16, 32, 64)]
@@ -201,7 +204,7 @@ class JsonGrammar:
             return None
         # Every line starts with "{" and ends with "}", so no object continues on the next line ("}" and "{" can only
         # meet between two objects). If there are also as many rows as lines, each line is one row.
-        if b"\\u" in data or not (data.isascii() or is_utf8(data)):
+        if (b"\\" in data and b"\\u" in data) or not (data.isascii() or is_utf8(data)):
             return None
         parse = pyarrow.json.ParseOptions(
             explicit_schema=wire, unexpected_field_behavior="error" if strict else "ignore"
@@ -253,23 +256,18 @@ class JsonGrammar:
 
 def _are_exact(data: bytes, batch: pa.RecordBatch) -> bool:
     """Whether the numbers in lines of JSON are for sure those of the columns that pyarrow has read from them."""
-    text = one_content(data)
-    if _NEGATIVE_ZERO(data) or _matches(text, _FAR_EXPONENT):
+    if _NEGATIVE_ZERO(data) or pc.match_substring_regex(one_content(data), _FAR_EXPONENT)[0].as_py():
         return False
     doubles = [each for column in batch.columns for each in _columns_of_doubles(column)]
     for column in doubles:
         ends = pc.min_max(column.filter(pc.is_finite(column))).as_py()
         if ends["min"] is not None and not -(2**53) < ends["min"] <= ends["max"] < 2**53:
             return False  # a double may not hold so large a whole number exactly
-    if not doubles or not _matches(text, f"[0-9.]{{{_LONG_NUMBER}}}"):
+    if not doubles or b"0" * _LONG_NUMBER not in data.translate(_AS_DIGITS):
         return True
-    numbers = pc.split_pattern_regex(text.cast(TEXT), "[^0-9.eE+-]+").flatten()
+    numbers = pc.ascii_split_whitespace(one_content(data.translate(_NUMBERS_ALONE)).cast(TEXT)).flatten()
     numbers = numbers.filter(pc.greater_equal(pc.binary_length(numbers), _LONG_NUMBER))
-    return Kind.TEXT not in learn_column(numbers.filter(pc.match_substring(numbers, ".")), Kind.FLOAT)
-
-
-def _matches(text: pa.Array, pattern: str) -> bool:
-    return bool(pc.match_substring_regex(text, pattern)[0].as_py())
+    return Kind.TEXT not in learn_column(numbers.filter(pc.match_substring_regex(numbers, "[.eE]")), Kind.FLOAT)
 
 
 def _columns_of_doubles(column: pa.Array) -> list[pa.Array]:

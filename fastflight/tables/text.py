@@ -40,8 +40,9 @@ SAMPLE_BYTES = 64 * 1024
 LEAST_SAMPLE_BYTES = 4 * 1024
 # Blocks of a file that is read whole: pyarrow is fastest at this size.
 WHOLE_BLOCK_BYTES = 1024 * 1024
-# Rows that are held in memory between finding their types and sending them: a larger file is read twice.
-HELD_BYTES = 12 * 1024 * 1024
+# Rows that are held in memory between finding their types and sending them: a larger file is read twice. Short numbers
+# take twice as much as in the file, so it is enough for files of 12 MB.
+HELD_BYTES = 24 * 1024 * 1024
 # The encoding of files that are not UTF-8 and look like text of Western Europe.
 WESTERN = "cp1252"
 

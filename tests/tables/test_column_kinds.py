@@ -6,9 +6,13 @@ import random
 
 import pyarrow as pa
 
+from fastflight.tables import Layout, ReadSummary
 from fastflight.tables.casting import cast
 from fastflight.tables.column_kinds import learn_column
+from fastflight.tables.csv import CsvGrammar
+from fastflight.tables.dialect import Dialect
 from fastflight.tables.kinds import Kind, kind_of, kinds_of, type_of
+from fastflight.tables.rows import BLOCK_BYTES, RowBlock
 
 CELLS = {
     "whole": ["0", "7", "-3", "12345678", "999999999999999", "-999999999999999"],
@@ -71,3 +75,30 @@ def test_a_column_of_doubles_holds_only_numbers_that_they_give_back() -> None:
                 written = cell.replace(".", decimal)
                 kinds = learn_column(pa.array([written] * 3, pa.string()), Kind.FLOAT, decimal)
                 assert type_of(kinds) == type_of(kind_of(written, decimal) | Kind.FLOAT), written
+
+
+def test_rows_that_show_nothing_new_are_read_like_their_text() -> None:
+    chance = random.Random(5)
+    for _ in range(25):
+        first, last = chance.sample(list(CELLS.values()), 2)
+        texts = [["x", "", "N/A"], ['"y, z"', "x"], ["1", "2.5"]][chance.randrange(3)]
+        grammar = CsvGrammar(Layout("csv"), Dialect(names=("a", "b", "")))
+        kinds, blocks = Kind(0), []
+        for pool in (first, first, first, [*first, *last] if chance.random() < 0.5 else first):
+            cells = chance.choices(chance.sample(pool, min(len(pool), 3)), k=BLOCK_BYTES // 4)
+            kinds |= kinds_of({*cells} - {""})
+            lines = [f"{cell},{chance.choice(texts)}," for cell in cells]
+            blocks.append(RowBlock(0, "".join(line + chance.choice(("\n", "\r\n")) for line in lines).encode()))
+        summary = ReadSummary()
+        held = [grammar.learn(block, summary) for block in blocks]
+        grammar.learned()
+        assert grammar.schema is not None
+        assert (grammar.schema.field("a").type, summary.rejected) == (type_of(kinds), 0)
+        for rows, block in zip(held, blocks, strict=True):
+            (expected,) = grammar.read(block, summary)
+            if grammar.reads(rows):
+                (read,) = grammar.read(rows, summary)
+                assert read.schema == expected.schema
+                for column, other in zip(read.columns, expected.columns, strict=True):
+                    assert column.cast(pa.string()).equals(other.cast(pa.string()))
+        assert summary.null_cells == {}

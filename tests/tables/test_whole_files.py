@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from fastflight.errors import DataError
 from fastflight.tables import Layout, TextOptions, WholeFile, open_reader
+from fastflight.tables.kinds import Kind
 from fastflight.tables.shapes import Shape, joined, shapes_from_json
 from fastflight.tables.text import HELD_BYTES, WHOLE_BLOCK_BYTES
 
@@ -536,3 +537,10 @@ def test_a_quoted_empty_cell_beyond_the_header_is_no_value() -> None:
 def test_json_strings_that_a_request_calls_null_are_null_in_every_row(rows: int) -> None:
     _, table, _ = whole(b'{"a":"x","b":1}\n{"a":"?","b":2}\n' * rows, "jsonl", null_values=("?",))
     assert table.column("a").to_pylist() == ["x", None] * rows
+
+
+def test_a_file_without_the_columns_that_are_asked_for_has_rows_of_nulls() -> None:
+    """Another file that is read with it has them."""
+    layout = Layout("csv", columns=("b",), kinds={"b": Shape(kinds=Kind.WHOLE)})
+    file = WholeFile(layout, lambda: iter([b"a\n1\n2\n"]))
+    assert pa.Table.from_batches(list(file.batches()), file.schema).to_pydict() == {"b": [None, None]}
