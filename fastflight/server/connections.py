@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import stat
 from collections.abc import Iterator
 from urllib.parse import unquote
 
@@ -53,18 +54,13 @@ def _accepted(port: int) -> Iterator[tuple[Address, socket.socket]]:
     descriptor to open one, nothing is yielded: callers try again later.
     """
     with contextlib.suppress(OSError):
-        for name in os.listdir(DESCRIPTORS):
-            with contextlib.suppress(OSError), _as_socket(os.dup(int(name))) as connection:
-                if (client := _client(connection, port)) is not None:
-                    yield client, connection
-
-
-def _as_socket(descriptor: int) -> socket.socket:
-    try:
-        return socket.socket(fileno=descriptor)
-    except OSError:  # not a socket
-        os.close(descriptor)
-        raise
+        for descriptor in map(int, os.listdir(DESCRIPTORS)):
+            with contextlib.suppress(OSError):  # closed since it was listed
+                if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):
+                    continue
+                with socket.socket(fileno=os.dup(descriptor)) as connection:
+                    if (client := _client(connection, port)) is not None:
+                        yield client, connection
 
 
 def _client(connection: socket.socket, port: int) -> Address | None:
