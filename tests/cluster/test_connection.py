@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 
 from fastflight.app.local_cluster import nats_servers
 from fastflight.cluster.bucket import open_bucket
-from fastflight.cluster.connection import ClusterConnection, NatsAddress, understood
+from fastflight.cluster.connection import ClusterConnection, NatsAddress, typed_errors
 from fastflight.cluster.recording_stream import STREAM, RecordingStream
 from fastflight.cluster.replication import replication
 from fastflight.errors import Forbidden, RequestError, StorageFull, TransportError
@@ -119,7 +119,7 @@ def test_credentials(tmp_path: Path, user: str, trouble: str) -> None:
                 await auntil(lambda: trouble in connection.trouble)
                 return
             client = await connection.connected()
-            with refused(Forbidden), understood("a subject"):
+            with refused(Forbidden), typed_errors("a subject"):
                 await client.publish("other", b"")
                 refusal = await auntil(lambda: client.last_error)
                 assert refusal is not None
@@ -155,9 +155,9 @@ def test_a_full_stream_is_a_storage_error(tmp_path: Path) -> None:
             jetstream = connection.jetstream
             await jetstream.add_stream(name="s", subjects=["s"], max_msgs=1, discard="new")
             await jetstream.publish("s", b"1")
-            with refused(StorageFull), understood("the stream s"):
+            with refused(StorageFull), typed_errors("the stream s"):
                 await jetstream.publish("s", b"2")
-            with refused(RequestError), understood("the stream t"):
+            with refused(RequestError), typed_errors("the stream t"):
                 await jetstream.stream_info("t")
 
     with nats_servers(tmp_path) as nats:
