@@ -86,7 +86,8 @@ def test_a_client_that_waits_for_a_whole_file_learns_how_far_it_is(
     before = [each for each in seen if not each[0]]
     assert before[0] == (0, 0, len(LOG)) and all(total == len(LOG) for _, _, total in before)
     sizes = [size for _, size, _ in before]
-    assert sizes == sorted(set(sizes)) and (len(sizes) > 2 if keeps else sizes == [0])
+    # It tells how far it is at intervals, also when the board is slow and nothing has come since.
+    assert sizes == sorted(sizes) and (len({*sizes}) > 2 if keeps else sizes == [0])
     assert seen[-1][0] == 4002
 
 
