@@ -86,7 +86,7 @@ def test_a_client_that_waits_for_a_whole_file_learns_how_far_it_is(
     before = [each for each in seen if not each[0]]
     assert before[0] == (0, 0, len(LOG)) and all(total == len(LOG) for _, _, total in before)
     sizes = [size for _, size, _ in before]
-    # It tells how far it is at intervals, also when the board is slow and nothing has come since.
+    # It never goes back. The same number may come twice.
     assert sizes == sorted(sizes) and (len({*sizes}) > 2 if keeps else sizes == [0])
     assert seen[-1][0] == 4002
 
