@@ -188,14 +188,16 @@ class Follower:
     def _add(self, page: list[Stored]) -> None:
         """Add the rows of messages to the copy. When they are durable, move after them."""
         shipments: list[Shipment] = []
+        size = 0
         for message in page:
             if (shipment := decode(message.data)) is None:
                 log.error("a message of the recordings is damaged in NATS", seq=message.seq)
                 continue
             shipments.append(shipment)
-            if sum(each.rows.nbytes for each in shipments) >= ADD_BYTES:
+            size += shipment.rows.nbytes
+            if size >= ADD_BYTES:
                 self._copy.add(shipments)
-                shipments = []
+                shipments, size = [], 0
         self._copy.add(shipments)
         self._position.move(self._position.created, page[-1].seq, page[-1].time)
         self._position.store()

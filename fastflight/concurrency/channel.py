@@ -326,6 +326,9 @@ def loop_event(*, direct: bool = False) -> tuple[asyncio.Event, Wake]:
         return event, partial(loop.call_soon_threadsafe, event.set)
 
     def wake() -> None:
-        event.set() if runs_here(loop) else loop.call_soon_threadsafe(event.set)
+        if runs_here(loop):
+            event.set()
+        else:
+            loop.call_soon_threadsafe(event.set)
 
     return event, wake

@@ -183,7 +183,8 @@ class Traffic:
         self._sniffed = (self._sniffed + data)[-_MOST_ANNOUNCEMENT_BYTES - len(data) :]
         found = FrameReader().feed(self._sniffed)
         self.has_agent = any(isinstance(each, Frame) and each.kind == ANNOUNCEMENT for each in found)
-        self._sniffed = self._sniffed[-_MOST_ANNOUNCEMENT_BYTES:] if MARK in self._sniffed[-64:] else b""
+        kept = self._sniffed[-_MOST_ANNOUNCEMENT_BYTES:]
+        self._sniffed = kept if MARK in kept else b""
 
     def _split(self, data: bytes) -> None:
         """Process bytes that come outside of TALKING, and are no frames of an agent."""

@@ -21,6 +21,7 @@ from fastflight.publish.address import OutputAddress
 from fastflight.publish.http import HttpOutput, quoted
 from fastflight.publish.output import Message, Refusal
 from fastflight.publish.rows import PLACE, RowFormat
+from fastflight.tables.writing import as_text
 
 # In the answer of InfluxDB 1 when it took some of the points.
 DROPPED = re.compile(r"partial write: .* dropped=([0-9]{1,9})")
@@ -66,17 +67,12 @@ def timed(rows: pa.RecordBatch) -> list[tuple[dict[str, Any], int | None]]:
     times = rows.column("time").cast(pa.int64()).to_pylist()
     numbers = rows.column("line").to_pylist()
     columns = rows.select(range(len(PLACE), rows.num_columns))
-    try:
-        values = columns.to_pylist()
-    except ValueError:
-        # Nanoseconds need pandas, which `serve` hides from Arrow. For a data frame Arrow looks for it again.
-        import pandas as pd
-
-        pa.Table.from_pandas(pd.DataFrame())
-        values = columns.to_pylist()
+    for place, each in enumerate(columns.schema):
+        if getattr(each.type, "unit", "") == "ns":  # Python's times have no nanoseconds: text, as in JSON lines
+            columns = columns.set_column(place, each.name, as_text(columns.column(place), each.name))
     return [
         (row, None if microseconds is None else microseconds * 1000 + number)
-        for row, microseconds, number in zip(values, times, numbers, strict=True)
+        for row, microseconds, number in zip(columns.to_pylist(), times, numbers, strict=True)
     ]
 
 

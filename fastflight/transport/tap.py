@@ -36,9 +36,7 @@ from fastflight.transport.chunk_buffer import (
 AFTER_REQUEST = "a request had the device"
 WITHIN_REQUEST = "a request had the device, and the board's prompt did not come back"
 REQUEST_CUTS = (AFTER_REQUEST, WITHIN_REQUEST)
-
-
-# What is held back at the most.
+# What `hold` keeps at the most before it is added, also if nobody looks for it.
 HELD_BYTES = KEPT_BYTES // 8
 
 

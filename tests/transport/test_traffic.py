@@ -28,7 +28,7 @@ ANSWER = b"OK42\r\n\x04\x04>"
 
 
 class FilteredLine:
-    """A line whose traffic is told apart, by a clock that stands."""
+    """A line and its `Traffic`, with a clock that stands still."""
 
     def __init__(self) -> None:
         self.now = 0.0
