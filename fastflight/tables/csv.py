@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Sequence
 from functools import lru_cache
+from itertools import islice
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -33,6 +34,8 @@ from fastflight.tables.transcoding import BOM, is_utf8
 
 # pyarrow's reader starts a thread for each call. Up to so many bytes, Python is faster.
 FEW_BYTES = 1024
+# Rows of a file that are looked at before its first block is read.
+FIRST_ROWS = 64
 # Rows with more columns would make too large a regular expression.
 MATCHED_COLUMNS = 32
 # The cells of a column, None for null: as they were split in Python, or by pyarrow.
@@ -91,6 +94,8 @@ class CsvGrammar:
 
         Returns the rows for `read`: columns that show nothing new have the type of the rows so far, others are text.
         """
+        if not any(self._kinds) and len(block.data) >= BLOCK_BYTES:
+            self._learn_first(block)
         known = self._read_known(block.data)
         texts = [pa.array(column, TEXT) for column in self._split(block, summary)] if known is None else known.columns
         summary.rows += len(texts[0])
@@ -100,6 +105,13 @@ class CsvGrammar:
             if known is None or place in self._long:
                 columns[place] = self._learn_column(place, texts[place])
         return pa.RecordBatch.from_arrays(columns, self._names).select(wanted)
+
+    def _learn_first(self, block: RowBlock) -> None:
+        """Take the first rows into account, which often show all that there is in a file."""
+        first = RowBlock(block.offset, b"".join(islice(self.rows(block.data), FIRST_ROWS)))
+        for place, cells in enumerate(self._split(first, ReadSummary())):
+            if self._is_wanted(place):
+                self._learn_column(place, pa.array(cells, TEXT))
 
     def _is_wanted(self, place: int) -> bool:
         name = self._dialect.names[place]

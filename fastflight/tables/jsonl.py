@@ -98,6 +98,9 @@ class JsonGrammar:
         """
         data = block.data
         lines = data.count(b"\n")
+        if lines > FEW_ROWS and not self._shapes:  # the first rows often show all that there is in a file
+            head = data.split(b"\n", FEW_ROWS)[:FEW_ROWS]
+            self._learn_rows(RowBlock(block.offset, b"\n".join(head)), ReadSummary())
         if lines <= FEW_ROWS:
             self._learn_rows(block, summary)
         elif (batch := self._learn_by_arrow(data, lines)) is not None:
