@@ -20,7 +20,7 @@ import structlog
 from hypothesis import HealthCheck, settings
 
 from fastflight.concurrency.shard import new_loop
-from tests.support import browser, targets
+from tests.support import browser, commands, targets
 from tests.support.leaks import held, leaked
 from tests.support.small_disk import SmallDisk
 from tests.support.targets import TargetMissing
@@ -32,7 +32,9 @@ TESTS = Path(__file__).parent
 SLOW = ("benchmark", "campaigns", "cluster", "app", "release")
 
 # How long an example takes, or to draw it, is the machine's affair: hypothesis itself thinks so only where `CI` is set.
-settings.register_profile("unhurried", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# Examples differ from run to run, so many runs see as much with half of hypothesis's number.
+QUICK = settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("unhurried", QUICK)
 settings.load_profile("unhurried")
 
 
@@ -141,6 +143,13 @@ def _arrow_has_run() -> None:
         warm = type("Warm", (flight.FlightServerBase,), {"do_get": lambda *_: stream})("grpc://127.0.0.1:0")
         with warm, flight.connect(f"grpc://127.0.0.1:{warm.port}") as client:
             client.do_get(flight.Ticket(b"")).read_all()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _boards_are_forked() -> Iterator[None]:
+    """Simulated boards start at once, except those of servers in a process of their own, and in `tests/simulator`."""
+    with commands.forked_boards():
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -6,7 +6,6 @@ names mean. A target that is not installed is skipped by name, and fails with `C
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass, field
@@ -22,6 +21,7 @@ from fastflight.client import FastFlightClient
 from fastflight.device import Inventory, Session
 from fastflight.errors import DeviceError
 from tests.conftest import running_target
+from tests.support.commands import FASTFLIGHT
 from tests.support.servers import config
 from tests.support.targets import TARGETS, Target
 from tests.support.terminal import converse
@@ -96,7 +96,7 @@ class Board:
 
     def type(self, *arguments: str, keys: Sequence[tuple[str, str]] = ()) -> tuple[int, str]:
         """Run a command in a terminal, and press `keys`: see `converse`. Return its exit code and its output."""
-        command = [sys.executable, "-m", "fastflight", *arguments]
+        command = [*FASTFLIGHT, *arguments]
         environment = {"FASTFLIGHT_SERVER": self.location, "COLUMNS": "120", "TERM": "xterm"}
         return converse(command, keys, environment=environment)
 

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import random
 import subprocess
-import sys
 import time
 from collections import Counter
 from contextlib import ExitStack
@@ -27,6 +26,7 @@ from fastflight.client import FastFlightClient
 from fastflight_benchmark.simulated import SimulatedBoard
 from tests.campaigns import engine
 from tests.campaigns.faulting.program import Program
+from tests.support.commands import FASTFLIGHT, Command
 from tests.support.targets import unix_port
 from tests.support.waiting import until
 
@@ -65,7 +65,7 @@ class Stage:
 
     def __enter__(self) -> Stage:
         with ExitStack() as stack:
-            simulated = SimulatedBoard(self._folder / "simulated", listen="127.0.0.1:0")
+            simulated = SimulatedBoard(self._folder / "simulated", place=("--listen", "127.0.0.1:0"))
             urls = {"simulated": f"socket://{stack.enter_context(simulated).path}"}
             urls["unix"] = stack.enter_context(unix_port())
             devices = [word for name, url in urls.items() for word in ("--device", f"{name}={url}")]
@@ -96,8 +96,8 @@ class Stage:
     def begin(self, board: str) -> None:
         """Start a write of `content`, and wait until it has the board."""
         words = ["put", str(self.content), f"{board}:{PATH}", "--server", self._location, "--no-deflate"]
-        self.put = subprocess.Popen(
-            [sys.executable, "-m", "fastflight", *words],
+        self.put = Command(
+            [*FASTFLIGHT, *words],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,

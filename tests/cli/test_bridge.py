@@ -15,10 +15,13 @@ from contextlib import contextmanager
 
 import pytest
 
+from tests.support.commands import FASTFLIGHT, run_command
+
 SECONDS = 60
 PORTS = ("--rfc2217", "0", "--socket", "0", "--viewers", "0")
 ECHO = """
 import os
+
 while data := os.read(0, 65536):
     while data:
         data = data[os.write(1, data):]
@@ -120,8 +123,8 @@ def _load(tool: socket.socket) -> None:
 
 def test_a_port_that_is_taken_is_told_in_one_line() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        command = [sys.executable, "-m", "fastflight", "bridge", DEVICE, "--socket", str(taken.getsockname()[1])]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
+        command = [*FASTFLIGHT, "bridge", DEVICE, "--socket", str(taken.getsockname()[1])]
+        done = run_command(command, capture_output=True, text=True, timeout=SECONDS, check=False)
     assert done.returncode == 3
     assert "choose another one" in done.stderr
     assert "Traceback" not in done.stderr

@@ -6,17 +6,15 @@ import json
 import re
 import signal
 import subprocess
-import sys
 
-from tests.support.servers import serving
+from tests.support.commands import FASTFLIGHT, Command
 
-RUN = (sys.executable, "-m", "fastflight", "cluster")
+from .conftest import Run
 
 
-def test_a_demo_runs_and_ends_all_that_it_has_started() -> None:
-    demo = subprocess.Popen(
-        [*RUN, "demo", "--boards", "2"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
+def test_a_demo_runs_and_ends_all_that_it_has_started(run: Run) -> None:
+    command = [*FASTFLIGHT, "cluster", "demo", "--boards", "2"]
+    demo = Command(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
         assert demo.stdout is not None
         said = ""
@@ -25,10 +23,7 @@ def test_a_demo_runs_and_ends_all_that_it_has_started() -> None:
             assert line, said
             said += line
         location = re.findall(r"status --server (\S+)", said)[0]
-        done = subprocess.run(
-            [*RUN, "status", "--json", "--server", location], capture_output=True, text=True, timeout=60
-        )
-        known = json.loads(done.stdout)
+        known = json.loads(run("cluster", "status", "--json", "--server", location).stdout)
         assert [each["name"] for each in known["servers"]] == ["alpha", "beta", "gamma"] and not known["trouble"]
         assert all(each["owner"] for each in known["devices"]) and len(known["devices"]) == 2
         folder = re.findall(r"are in (\S+)\.", said)[0]
@@ -44,7 +39,6 @@ def test_a_demo_runs_and_ends_all_that_it_has_started() -> None:
         demo.stdout.close()
 
 
-def test_a_server_on_its_own_has_no_cluster() -> None:
-    with serving() as server:
-        done = subprocess.run([*RUN, "status", "--server", server.location], capture_output=True, text=True, timeout=60)
-    assert done.returncode != 0 and "cluster" in done.stderr
+def test_a_server_on_its_own_has_no_cluster(run: Run) -> None:
+    done = run("cluster", "status")
+    assert done.exit_code == 1 and "cluster" in done.stderr

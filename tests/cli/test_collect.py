@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from fastflight.cli.main import app
+from tests.support.commands import FASTFLIGHT, Command
 from tests.support.servers import serving
 from tests.support.waiting import until
 
@@ -63,8 +63,8 @@ def test_a_server_that_restarts_is_tried_again(logs: list[Path], tmp_path: Path,
     with server(tmp_path) as running:
         address = running.location
         arguments = ["collect", log, "-o", "to", "--every", "0.01", "--server", address]
-        command = subprocess.Popen(
-            [sys.executable, "-m", "fastflight", *arguments],
+        command = Command(
+            [*FASTFLIGHT, *arguments],
             cwd=tmp_path,
             stderr=subprocess.PIPE,
             stdout=subprocess.DEVNULL,

@@ -24,6 +24,7 @@ from fastflight.server import FlightServer
 from fastflight.service import Catalog
 from fastflight.service.requests import DeviceExec
 from fastflight.service.source import Reading
+from tests.support.commands import FASTFLIGHT, Command
 from tests.support.function_source import FunctionSource
 from tests.support.servers import serving
 
@@ -56,8 +57,8 @@ class Slow:
         """A command that believes that it has a terminal."""
         ours, theirs = pty.openpty()
         environment = {**os.environ, "FASTFLIGHT_SERVER": self.location, "TERM": "xterm", "COLUMNS": "100"}
-        child = subprocess.Popen(
-            [sys.executable, "-m", "fastflight", *arguments],
+        child = Command(
+            [*FASTFLIGHT, *arguments],
             stdin=subprocess.DEVNULL,
             stdout=theirs,
             stderr=theirs,
@@ -213,8 +214,8 @@ def test_what_waits_for_its_device_ends_at_once_and_is_not_begun(number: signal.
     catalog = Catalog()
     catalog.add(FunctionSource(DeviceExec, aread=waiting))
     with contextlib.closing(FlightServer(catalog, shards=Shards().start(), location="grpc://127.0.0.1:0")) as server:
-        child = subprocess.Popen(
-            [sys.executable, "-m", "fastflight", "exec", "demo", "1 + 1"],
+        child = Command(
+            [*FASTFLIGHT, "exec", "demo", "1 + 1"],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env={**os.environ, "FASTFLIGHT_SERVER": f"grpc://127.0.0.1:{server.port}"},
@@ -232,8 +233,8 @@ def test_what_waits_for_its_device_ends_at_once_and_is_not_begun(number: signal.
 
 def test_code_that_does_not_end_is_not_waited_for_after_ctrl_c() -> None:
     theirs, ours = os.pipe()
-    command = [sys.executable, "-m", "fastflight", "exec", "demo", "-"]
-    child = subprocess.Popen(command, stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    command = [*FASTFLIGHT, "exec", "demo", "-"]
+    child = Command(command, stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     try:
         os.write(ours, b"1 + 1\n")
         # Until it has taken that, and waits for more.

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
+from tests.support.commands import FASTFLIGHT, Command
+
 Run = Callable[..., Result]
 
 # With a server, and without one.
@@ -139,8 +141,8 @@ def test_the_board_is_as_before_when_the_command_has_ended(run: Run, folder: Pat
 
 
 def test_typed_lines_and_a_soft_reset_after_which_the_folder_is_mounted_again(folder: Path) -> None:
-    command = [sys.executable, "-m", "fastflight", "mount", "folder", "--device=sim:?telemetry=0"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    command = [*FASTFLIGHT, "mount", "folder", "--device=sim:?telemetry=0"]
+    with Command(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdin and process.stdout and process.stderr
         shown = b""
         # The file is not closed before the reset, so it keeps its old content.

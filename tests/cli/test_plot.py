@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.support.commands import FASTFLIGHT, Command
 
 from .conftest import Run, demo_server
 
@@ -44,10 +45,8 @@ def test_no_such_values(run: Run, tmp_path: Path) -> None:
 
 def test_ctrl_c_draws_the_rows_until_then(location: str, tmp_path: Path) -> None:
     arguments = ["plot", "demo", "--column", "temperature", "--seconds", "600", "-o", "x.png", "--server", location]
-    command = [sys.executable, "-m", "fastflight", *arguments]
-    child = subprocess.Popen(
-        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ
-    )
+    command = [*FASTFLIGHT, *arguments]
+    child = Command(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ)
     assert child.stderr is not None
     assert child.stderr.readline() == "demo: rows for 600 s; Ctrl-C draws those until then\n"
     child.send_signal(signal.SIGINT)

@@ -7,7 +7,6 @@ import json
 import os
 import re
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -32,6 +31,7 @@ from fastflight.log import Store
 from fastflight.sources.session_lines import BEGAN
 from fastflight.transport.chunk_buffer import Chunk
 from tests.log.rows import log_batch
+from tests.support.commands import FASTFLIGHT, run_command
 from tests.support.servers import ServerProcess, config
 from tests.support.waiting import until
 
@@ -121,8 +121,8 @@ def test_lines_with_their_times_and_what_is_missing(run: Run, here: list[str]) -
 
 def test_what_is_missing_stands_where_it_is_missing(location: str) -> None:
     """On a terminal both go to one place."""
-    command = [sys.executable, "-m", "fastflight", "replay", "weather", "--server", location, "--raw"]
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=True)
+    command = [*FASTFLIGHT, "replay", "weather", "--server", location, "--raw"]
+    done = run_command(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=True)
     assert b"4,24.5\nmissing: not read in time, 2 rows (5 to 6)\n7,27.5\n" in done.stdout
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,6 +19,7 @@ from fastflight.cli.repl import hex_lines
 from fastflight.client import FastFlightClient
 from fastflight.errors import BusyError
 from fastflight.runtime.admission import DEFAULT_LIMITS
+from tests.support.commands import FASTFLIGHT, Command, run_command
 from tests.support.servers import config, serving
 
 pty = pytest.importorskip("pty", reason="the keys of a terminal need a pseudo-terminal")
@@ -46,8 +46,8 @@ class Terminal:
         self._ours, self._theirs = pty.openpty()
         self.settings = self._settings()
         self._seen = b""
-        self._child = subprocess.Popen(
-            [sys.executable, "-m", "fastflight", "repl", *arguments],
+        self._child = Command(
+            [*FASTFLIGHT, "repl", *arguments],
             stdin=self._theirs,
             stdout=self._theirs,
             stderr=self._theirs,
@@ -135,8 +135,8 @@ def at(request: pytest.FixtureRequest, server: str) -> tuple[str, ...]:
 
 def piped(server: str, text: bytes, *arguments: str) -> subprocess.CompletedProcess[bytes]:
     """Run `repl` with `text` as its input, without a terminal."""
-    return subprocess.run(
-        [sys.executable, "-m", "fastflight", "repl", *arguments],
+    return run_command(
+        [*FASTFLIGHT, "repl", *arguments],
         input=text,
         capture_output=True,
         env={**os.environ, "FASTFLIGHT_SERVER": server},

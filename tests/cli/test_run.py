@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +14,7 @@ from click.testing import Result
 
 from fastflight.cli.main import app
 from fastflight.client import FastFlightClient
+from tests.support.commands import FASTFLIGHT, Command
 from tests.support.servers import serving
 
 Run = Callable[..., Result]
@@ -44,8 +44,8 @@ def test_ctrl_c_stops_the_program_on_the_board(tmp_path: Path, local: bool) -> N
     with serving({"demo": url}) as running:
         environment = {**os.environ, "FASTFLIGHT_SERVER": running.location}
         options = ["--device", url] if local else []
-        command = [sys.executable, "-m", "fastflight", "run", str(tmp_path / "program.py"), *options]
-        child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment)
+        command = [*FASTFLIGHT, "run", str(tmp_path / "program.py"), *options]
+        child = Command(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment)
         limit = threading.Timer(SECONDS, child.kill)
         limit.start()
         try:

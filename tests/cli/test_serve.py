@@ -13,11 +13,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from fastflight.cli.first_steps import first_steps
 from fastflight.cli.main import app
-from fastflight.cli.serve import first_steps
 from fastflight.client import FastFlightClient
 from fastflight.errors import RequestError, TransportError
 from fastflight.runtime.admission import Limits
+from tests.support.commands import FASTFLIGHT, run_command
 from tests.support.servers import running, serving
 from tests.support.waiting import until
 
@@ -86,7 +87,7 @@ def test_a_server_ends_with_its_terminal(tmp_path: Path, nohup: bool) -> None:
     """Though SIGHUP alone does not end it. With nohup it goes on."""
     fleet = tmp_path / "fleet.toml"
     fleet.write_text(FLEET.format(name="lab"))
-    command = [sys.executable, "-m", "fastflight", "serve", "--server", "grpc://127.0.0.1:0", "--fleet", str(fleet)]
+    command = [*FASTFLIGHT, "serve", "--server", "grpc://127.0.0.1:0", "--fleet", str(fleet)]
     controlling, own = os.openpty()
     with os.fdopen(own, "rb") as end:
         first = [sys.executable, "-c", ON_TERMINAL, "nohup" if nohup else ""]
@@ -128,8 +129,8 @@ def test_the_help_fits_a_terminal() -> None:
 def test_a_port_is_taken_once(location: str) -> None:
     with pytest.raises(TransportError, match="cannot listen there"):
         serving(location=location)
-    command = [sys.executable, "-m", "fastflight", "serve", "--server", location]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
+    command = [*FASTFLIGHT, "serve", "--server", location]
+    done = run_command(command, capture_output=True, text=True, timeout=SECONDS, check=False)
     assert done.returncode == 3
     assert "Another server may have the port" in done.stderr
     assert len(done.stderr.splitlines()) == 1, done.stderr
@@ -172,6 +173,7 @@ def test_arrow_has_looked_for_pandas_before_the_first_request_comes() -> None:
 
 
 CLIENT = r"""
+import subprocess
 import sys
 from pathlib import Path
 from fastflight.client import FastFlightClient

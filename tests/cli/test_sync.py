@@ -18,6 +18,7 @@ from fastflight.client import FastFlightClient
 from fastflight.client.answers import RemoteEntry
 from fastflight.client.board import Board
 from fastflight.client.tree_copy import put_tree
+from tests.support.commands import FASTFLIGHT, Command
 from tests.support.folders import files_below
 from tests.support.servers import serving
 from tests.support.waiting import until
@@ -79,9 +80,9 @@ def test_an_unchanged_folder_costs_one_request(here: Path) -> None:
 @pytest.mark.skipif(sys.platform == "win32", reason="a signal ends the command")
 def test_a_watched_folder_is_followed_and_the_board_restarted(location: str, board: Path, here: Path) -> None:
     write(board, {"main.py": "open('/started','a').write('x')\n"})
-    command = [sys.executable, "-m", "fastflight", "sync", "app", "demo:/watched", "--watch", "--quiet", "0.05"]
+    command = [*FASTFLIGHT, "sync", "app", "demo:/watched", "--watch", "--quiet", "0.05"]
     environment = {**os.environ, "FASTFLIGHT_SERVER": location}
-    child = subprocess.Popen([*command, "--delete", "--soft-reset"], stderr=subprocess.PIPE, text=True, env=environment)
+    child = Command([*command, "--delete", "--soft-reset"], stderr=subprocess.PIPE, text=True, env=environment)
     try:
         assert child.stderr is not None
         assert child.stderr.readline().startswith("watching app")

@@ -8,13 +8,13 @@ import os
 import re
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 
 import pytest
 
 from fastflight.app.compose import open_server
 from fastflight.client import FastFlightClient
+from tests.support.commands import FASTFLIGHT, Command
 from tests.support.servers import config
 
 from ..gateway.speaking_device import Speaker
@@ -38,8 +38,9 @@ def test_lines_with_the_time_they_came(run: Run) -> None:
     assert ENDED.search(result.stderr)
 
 
-def test_columns_for_a_script(run: Run) -> None:
-    arguments = ["--format", "jsonl", "--schema", "ms=int64,temperature=double", "-n", "3"]
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_columns_for_a_script(run: Run, mode: str) -> None:
+    arguments = ["--format", "jsonl", "--schema", "ms=int64,temperature=double", "--mode", mode, "-n", "3"]
     rows = [json.loads(line) for line in run("tail", "demo", "--json", *arguments).stdout.splitlines()]
     assert [sorted(row) for row in rows] == [["ms", "seq", "temperature", "time"]] * 3
     shown = run("tail", "demo", "--csv", *arguments, "--columns", "ms,temperature").stdout.splitlines()
@@ -65,8 +66,8 @@ def test_what_requests_say_is_shown_on_request(run: Run, opened: str) -> None:
 
 
 def test_ctrl_c_ends_it_with_a_summary(location: str) -> None:
-    command = [sys.executable, "-m", "fastflight", "tail", "demo"]
-    child = subprocess.Popen(
+    command = [*FASTFLIGHT, "tail", "demo"]
+    child = Command(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, "FASTFLIGHT_SERVER": location}
     )
     assert child.stdout is not None
@@ -85,8 +86,8 @@ def test_an_end_that_nobody_asked_for_is_an_error(leaves: str, says: bytes) -> N
     with Speaker(b'{"ms": 1}\n') as device, contextlib.ExitStack() as running:
         settings = config({"tank": device.url}, drain_seconds=0.5)
         location = running.enter_context(open_server(settings)).location
-        with subprocess.Popen(
-            [sys.executable, "-m", "fastflight", "tail", "tank", "--server", location],
+        with Command(
+            [*FASTFLIGHT, "tail", "tank", "--server", location],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         ) as child:
@@ -103,8 +104,8 @@ def test_an_end_that_nobody_asked_for_is_an_error(leaves: str, says: bytes) -> N
 @pytest.mark.parametrize("form", [[], ["--raw"]], ids=["text", "raw"])
 def test_a_reader_that_has_enough(location: str, form: list[str]) -> None:
     """`tail demo | head -1`: nothing is wrong, and nothing is said."""
-    command = [sys.executable, "-m", "fastflight", "tail", "demo", *form]
-    child = subprocess.Popen(
+    command = [*FASTFLIGHT, "tail", "demo", *form]
+    child = Command(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, "FASTFLIGHT_SERVER": location}
     )
     assert child.stdout is not None and child.stderr is not None
@@ -116,8 +117,8 @@ def test_a_reader_that_has_enough(location: str, form: list[str]) -> None:
 
 def test_lines_that_do_not_fit_are_told_of_while_it_follows(location: str) -> None:
     """The board prints JSON: as CSV, no line has the columns that are asked for."""
-    command = [sys.executable, "-m", "fastflight", "tail", "demo", "--format", "csv", "--schema", "ms=int64"]
-    child = subprocess.Popen(command, stderr=subprocess.PIPE, env={**os.environ, "FASTFLIGHT_SERVER": location})
+    command = [*FASTFLIGHT, "tail", "demo", "--format", "csv", "--schema", "ms=int64"]
+    child = Command(command, stderr=subprocess.PIPE, env={**os.environ, "FASTFLIGHT_SERVER": location})
     assert child.stderr is not None
     told = child.stderr.readline().decode()
     child.send_signal(signal.SIGINT)

@@ -14,13 +14,13 @@ import json
 import re
 import shlex
 import shutil
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from fastflight.client import FastFlightClient
+from tests.support.commands import FASTFLIGHT
 from tests.support.folders import files_below
 from tests.support.servers import serving
 
@@ -196,7 +196,7 @@ def test_rm_asks_on_a_terminal_and_says_how_much_it_is(
     pytest.importorskip("pty", reason="only a pseudo-terminal is one")
     from tests.support.terminal import converse
 
-    command = [sys.executable, "-m", "fastflight", "rm", "-r", path]
+    command = [*FASTFLIGHT, "rm", "-r", path]
     environment = {"FASTFLIGHT_SERVER": location, "COLUMNS": "100"}
     ended, printed = converse(command, [("[y/N]", answer)], environment=environment)
     assert (ended, says in printed) == (code, True), printed

@@ -9,7 +9,6 @@ import re
 import socket
 import ssl
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
@@ -29,6 +28,7 @@ from fastflight.access.tokens import Book, issued
 from fastflight.client import Credentials, FastFlightClient
 from fastflight.service.requests import DeviceSession
 from fastflight.service.wire import encode
+from tests.support.commands import FASTFLIGHT, Command
 from tests.support.waiting import until
 
 PROXY = Path(__file__).parents[2] / "docs" / "proxy"
@@ -127,9 +127,9 @@ def proxied(nginx: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pr
     ca = certificates(folder)
     token, text = issued("ada", scopes(["read,write,session,exec:*"]), datetime.now(UTC))
     (folder / "tokens.json").write_bytes(Book((token,)).encode())
-    command = [sys.executable, "-m", "fastflight", "serve", "--server", "grpc://127.0.0.1:0"]
+    command = [*FASTFLIGHT, "serve", "--server", "grpc://127.0.0.1:0"]
     command += ["--tokens", str(folder / "tokens.json"), "--max-streams-per-device", str(2 * CALLS)]
-    server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    server = Command(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     try:
         assert server.stdout is not None
         address = re.findall(r"listening on grpc://(\S+);", server.stdout.readline())[0]
@@ -286,9 +286,9 @@ def test_the_page_and_its_sockets_go_through_the_http_proxy(nginx: str, tmp_path
     token, text = issued("ada", scopes(["read,write,session,exec:*"]), datetime.now(UTC))
     (tmp_path / "tokens.json").write_bytes(Book((token,)).encode())
     bearer = {"authorization": f"Bearer {text}"}
-    command = [sys.executable, "-m", "fastflight", "serve", "--server", "grpc://127.0.0.1:0", "--http", "127.0.0.1:0"]
+    command = [*FASTFLIGHT, "serve", "--server", "grpc://127.0.0.1:0", "--http", "127.0.0.1:0"]
     command += ["--tokens", str(tmp_path / "tokens.json")]
-    server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    server = Command(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     try:
         assert server.stdout is not None
         address = re.findall(r"http://([\d.:]+)", next(line for line in server.stdout if "http://" in line))[0]

@@ -24,6 +24,7 @@ from fastflight import FastFlightClient, create_server
 from fastflight.app.own_sources import load_sources
 from fastflight.app.running import RunningServer
 from fastflight.errors import DataError, RequestError
+from tests.support.commands import FASTFLIGHT, Command
 from tests.support.servers import FREE_PORT
 from tests.support.waiting import until
 
@@ -78,9 +79,9 @@ def test_numbers_are_served_and_read() -> None:
 
 
 def test_the_command_that_serves_it() -> None:
-    command = [sys.executable, "-m", "fastflight", "serve", "--server", FREE_PORT]
+    command = [*FASTFLIGHT, "serve", "--server", FREE_PORT]
     arguments = ["--source", "mock_data_service:NUMBERS"]
-    with subprocess.Popen([*command, *arguments], cwd=BENCHMARK, stdout=subprocess.PIPE, text=True) as serving:
+    with Command([*command, *arguments], cwd=BENCHMARK, stdout=subprocess.PIPE, text=True) as serving:
         assert serving.stdout is not None
         said = serving.stdout.readline()
         serving.terminate()

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import socket
 import struct
-import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator
@@ -20,6 +19,7 @@ from fastflight.client import FastFlightClient
 from fastflight.simulator import landlock, syscalls
 from fastflight.transport.sim import SimAddress
 from fastflight.transport.socket import SocketPort
+from tests.support.commands import FASTFLIGHT, run_command
 from tests.support.servers import running, serving
 from tests.support.waiting import ByteReader
 
@@ -437,8 +437,8 @@ os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
 @confined
 def test_without_landlock_the_board_works_and_the_log_says_what_does_not_hold() -> None:
     with running(program=(sys.executable, "-c", OLD_KERNEL, "-m", "fastflight")) as server:
-        asked = [sys.executable, "-m", "fastflight", "exec", "demo", "print(6 * 7)", "--server", server.location]
-        answer = subprocess.run(asked, capture_output=True, text=True, timeout=60, check=True).stdout
+        asked = [*FASTFLIGHT, "exec", "demo", "print(6 * 7)", "--server", server.location]
+        answer = run_command(asked, capture_output=True, text=True, timeout=60, check=True).stdout
         assert server.end() == 0
     said = "".join(server.lines)
     assert answer == "42\n"

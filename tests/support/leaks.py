@@ -6,7 +6,8 @@ its own) are waited for, up to `GRACE_SECONDS`; a clean test does not wait at al
 
 Descriptors and children are seen on Linux only. Daemon threads are not counted, since they hold nobody up, and neither
 is what these libraries keep for the life of the process: SQLite's descriptors of a database, gRPC's pollers (`eventfd`
-and `epoll` descriptors, counted while `pyarrow.flight` is not loaded) and the helper process of `multiprocessing`.
+and `epoll` descriptors, counted while `pyarrow.flight` is not loaded), the helper process of `multiprocessing`, and the
+processes that are forked for commands and boards.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _DATABASE = "/recordings.db"
 # libuv opens one for a loop when that makes its first stream, and keeps it until the loop is closed: it closes it to
 # have a descriptor for a connection that it must refuse.
 _SPARE = "/dev/null"
-_HELPERS = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
+_HELPERS = ("multiprocessing.resource_tracker", "multiprocessing.forkserver", "tests.support.forked")
 
 
 @dataclass(frozen=True, slots=True)

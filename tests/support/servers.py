@@ -24,6 +24,7 @@ from typing import Any
 from fastflight.app.compose import open_server
 from fastflight.app.config import Config
 from fastflight.app.running import RunningServer
+from tests.support.commands import Command
 
 FREE_PORT = "grpc://127.0.0.1:0"
 Devices = Mapping[str, str | Mapping[str, Any]]
@@ -60,7 +61,7 @@ class ServerProcess:
     """A server's process, from the moment it listens. `lines` is all that it has printed, errors among it."""
 
     def __init__(self, *options: str, command: Sequence[str] = SERVE, program: Sequence[str] = PROGRAM) -> None:
-        self.process = subprocess.Popen(
+        self.process = Command(
             [*program, *command, *options], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, bufsize=1
         )
         self.lines: list[str] = []

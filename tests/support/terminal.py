@@ -6,7 +6,6 @@ import codecs
 import os
 import pty
 import select
-import subprocess
 import sys
 import threading
 import tty
@@ -14,10 +13,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.support.commands import Command
+
 # A command that prints nothing for so long waits for keys that never come.
 SILENT_SECONDS = 30.0
-# The first terminal that the leader of a session opens is its own: then Ctrl-C, as a key, is a signal.
-ON_TERMINAL = 'exec <"$0" >"$0" 2>"$0"; exec "$@"'
 
 
 @contextmanager
@@ -70,9 +69,11 @@ def converse(
     `answers` are pairs: a text, and the keys to press when it has been printed after the keys of the pair before.
     """
     ours, theirs = pty.openpty()
-    child = subprocess.Popen(
-        ["/bin/sh", "-c", ON_TERMINAL, os.ttyname(theirs), *command],
+    child = Command(
+        command,
         stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
         cwd=cwd,
         env={**os.environ, **environment},
         start_new_session=True,

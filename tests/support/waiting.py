@@ -19,27 +19,32 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 SECONDS = 60.0
-# Between two looks of a thread. A loop looks at each of its turns.
+# Between the first looks, and between later ones: what does not come soon may take long, and looks take time from it.
 PAUSE_SECONDS = 0.01
+LONG_PAUSE_SECONDS = 0.1
+# A loop looks at each of so many turns before it pauses.
+TURNS = 100
 
 T = TypeVar("T")
 
 
 def until(condition: Callable[[], T], seconds: float = SECONDS) -> T:
     """Wait until `condition()` is true, and return what it gave. `AssertionError` if that does not happen in time."""
-    deadline = time.monotonic() + seconds
+    deadline, pause = time.monotonic() + seconds, PAUSE_SECONDS
     while not (result := condition()):
         assert time.monotonic() < deadline, f"not true within {seconds:g} s; last result: {result!r}"
-        time.sleep(PAUSE_SECONDS)
+        time.sleep(pause)
+        pause = min(1.2 * pause, LONG_PAUSE_SECONDS)
     return result
 
 
 async def auntil(condition: Callable[[], T], seconds: float = SECONDS) -> T:
     """Like `until`, on an event loop, whose other tasks run between two looks."""
-    deadline = time.monotonic() + seconds
+    deadline, turns = time.monotonic() + seconds, 0
     while not (result := condition()):
         assert time.monotonic() < deadline, f"not true within {seconds:g} s; last result: {result!r}"
-        await asyncio.sleep(0)
+        turns += 1
+        await asyncio.sleep(0 if turns < TURNS else PAUSE_SECONDS)
     return result
 
 
