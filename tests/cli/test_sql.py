@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,8 +15,7 @@ from typer.testing import CliRunner
 from fastflight.app.compose import open_server
 from fastflight.app.overlay import read_config
 from fastflight.cli.main import app
-from fastflight.client import FastFlightClient, IncompleteWarning
-from tests.support.printing_board import HOST, BufferingBoard
+from fastflight.client import FastFlightClient
 from tests.support.servers import FREE_PORT, serving
 
 if sys.platform != "win32":
@@ -26,14 +24,19 @@ if sys.platform != "win32":
 QUERY = 'select temperature as t, time from demo."readings.csv" order by time limit 2'
 
 
+@pytest.fixture(scope="module")
+def location() -> Iterator[str]:
+    with serving() as server, FastFlightClient(server.location) as client:
+        client.sql(QUERY).to_arrow()  # starts what stays
+        yield server.location
+
+
 @pytest.fixture
-def sql() -> Iterator[Callable[..., Result]]:
-    with serving() as server:
+def sql(location: str) -> Callable[..., Result]:
+    def run(*arguments: str, input: str | None = None) -> Result:
+        return CliRunner().invoke(app, ["sql", *arguments], env={"FASTFLIGHT_SERVER": location}, input=input)
 
-        def run(*arguments: str, input: str | None = None) -> Result:
-            return CliRunner().invoke(app, ["sql", *arguments], env={"FASTFLIGHT_SERVER": server.location}, input=input)
-
-        yield run
+    return run
 
 
 def test_rows_go_to_a_pipe_as_csv_or_json_and_to_a_file_by_its_ending(
@@ -47,15 +50,6 @@ def test_rows_go_to_a_pipe_as_csv_or_json_and_to_a_file_by_its_ending(
     said = json.loads(sql(QUERY, "-o", str(file), "--json").stdout)
     assert (said["output"], said["rows"]) == (str(file), 2)
     assert sql("select ?::int + ?::int as n", "-v", "40", "-v", "2").stdout == "n\n42\n"
-
-
-def test_tables_that_are_not_listed_are_told_on_standard_error_and_to_python() -> None:
-    said = "the files of demo are not listed ("
-    with BufferingBoard() as board, serving({"demo": f"socket://{HOST}:{board.port}"}) as server:
-        shown = CliRunner().invoke(app, ["sql", "show tables"], env={"FASTFLIGHT_SERVER": server.location})
-        assert shown.exit_code == 0 and shown.stdout.startswith("schema,name") and said in shown.stderr
-        with FastFlightClient(server.location) as client, pytest.warns(IncompleteWarning, match=re.escape(said)):
-            client.sql("from fastflight.files").to_arrow()
 
 
 FLEET = """
@@ -96,13 +90,12 @@ def test_what_is_wrong_is_said_with_an_exit_code(sql: Callable[..., Result]) -> 
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a terminal of POSIX")
-def test_a_terminal_shows_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    with serving() as server:
-        for name, value in (("FASTFLIGHT_SERVER", server.location), ("TERM", "dumb"), ("COLUMNS", "120")):
-            monkeypatch.setenv(name, value)
-        with terminal() as ended:
-            app(["sql", "select n from range(60) t(n)"], standalone_mode=False)
-            shown = ended()
+def test_a_terminal_shows_a_table(location: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("FASTFLIGHT_SERVER", location), ("TERM", "dumb"), ("COLUMNS", "120")):
+        monkeypatch.setenv(name, value)
+    with terminal() as ended:
+        app(["sql", "select n from range(60) t(n)"], standalone_mode=False)
+        shown = ended()
     lines = [line.strip() for line in shown.splitlines()]
     assert "60 rows, 1 column" in shown
     assert {"0", "39", "...", "59"} <= set(lines) and "45" not in lines

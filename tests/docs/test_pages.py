@@ -30,7 +30,7 @@ from fastflight.app.overlay import read_config
 from fastflight.cli import server_options
 from fastflight.cli.main import COMMANDS, app, load
 from fastflight.client import FastFlightClient
-from tests.docs.site_pages import ALL, DOCS, HTTP, README, ROOT, RUN, SERVER, blocks, commands, devices, lines
+from tests.docs.site_pages import ALL, DOCS, HTTP, README, ROOT, RUN, SERVER, Block, blocks, commands, devices, lines
 from tests.support.servers import config
 from tests.support.terminal_recording import COMMANDS as COMMANDS_OF_RECORDING
 from tests.support.waiting import until
@@ -206,12 +206,17 @@ def run_on_board(program: str, site: Site, device: str) -> None:
         client.exec(device, "", interrupt=True).to_arrow()
 
 
-@pytest.mark.parametrize("path", ALL, ids=name_of)
-def test_the_commands_of_a_page_exist(path: Path) -> None:
+def all_blocks(*languages: str) -> Iterator[tuple[Path, Block]]:
+    """Yield each block in one of these languages, with its page."""
+    for path in ALL:
+        for block in blocks(path.read_text(encoding="utf-8")):
+            if block.language in languages:
+                yield path, block
+
+
+def test_the_commands_of_all_pages_exist() -> None:
     """With options that they have. What needs a real board, or another computer, cannot be run here."""
-    for block in blocks(path.read_text(encoding="utf-8")):
-        if block.language not in ("sh", "console", "ini"):
-            continue
+    for path, block in all_blocks("sh", "console", "ini"):
         shown = block.content.replace("ExecStart=/usr/local/bin/", "")
         if block.language == "console":
             shown = "\n".join(re.findall(r"(?m)^\$ (fastflight [^|\n]*)", shown))
@@ -219,24 +224,25 @@ def test_the_commands_of_a_page_exist(path: Path) -> None:
             shown = "\n".join(re.findall(r"(?m)^fastflight .*", shown))
             assert shown
         for name, *arguments in commands(shown):
-            check_usage(name, arguments)
+            try:
+                check_usage(name, arguments)
+            except Exception as error:
+                error.add_note(f"{path}: fastflight {name}")
+                raise
 
 
-@pytest.mark.parametrize("path", ALL, ids=name_of)
-def test_the_modules_and_tests_of_a_page_exist(path: Path) -> None:
-    for block in blocks(path.read_text(encoding="utf-8")):
-        for line in lines(block.content) if block.language == "sh" else ():
+def test_the_modules_and_tests_of_all_pages_exist() -> None:
+    for path, block in all_blocks("sh"):
+        for line in lines(block.content):
             for module in re.findall(r"python3? -m (\S+)", line):
-                assert importlib.util.find_spec(module) is not None, line
+                assert importlib.util.find_spec(module) is not None, (path, line)
             for tests in re.findall(r"pytest (tests/\S+)", line):
-                assert (ROOT / tests).exists(), line
+                assert (ROOT / tests).exists(), (path, line)
 
 
-@pytest.mark.parametrize("path", ALL, ids=name_of)
-def test_the_python_of_a_page_can_be_compiled(path: Path) -> None:
-    for block in blocks(path.read_text(encoding="utf-8")):
-        if block.language == "python":
-            compile(block.content, path.name, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+def test_the_python_of_all_pages_can_be_compiled() -> None:
+    for path, block in all_blocks("python"):
+        compile(block.content, path, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
 
 
 def check_usage(name: str, arguments: list[str]) -> None:
@@ -260,12 +266,9 @@ def until_redirected(words: list[str]) -> Iterator[str]:
         yield word
 
 
-@pytest.mark.parametrize("path", ALL, ids=name_of)
-def test_the_fleet_files_of_a_page_are_valid(path: Path, tmp_path: Path) -> None:
-    for block in blocks(path.read_text(encoding="utf-8")):
-        if block.language != "toml":
-            continue
-        file = tmp_path / "fleet.toml"
+def test_the_fleet_files_of_all_pages_are_valid(tmp_path: Path) -> None:
+    for path, block in all_blocks("toml"):
+        file = tmp_path / f"{path.stem}.toml"
         # A page may show a part: tables that name no device need one to be a fleet file.
         spare = "" if "[devices." in block.content else '[devices.spare]\nurl = "sim:"\n'
         file.write_text(f"{spare}{block.content}")
@@ -282,13 +285,13 @@ def test_the_recording_of_a_terminal_shows_commands_that_exist() -> None:
     assert "url(http" not in shown  # it loads nothing from elsewhere
 
 
-@pytest.mark.parametrize("path", ALL, ids=name_of)
-def test_every_link_leads_somewhere(path: Path) -> None:
+def test_every_link_leads_somewhere() -> None:
     """For pages as they are in the repository. The build of the site checks the same with `mkdocs build --strict`."""
     made = {"internals/benchmark.md", "internals/campaigns.md", "notebook.md", "live.md"}
-    text = re.sub(r"```.*?```", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
-    for target in re.findall(r"\]\(([^)\s]+)\)", text):
-        if re.match(r"[a-z]+:", target) or target.startswith("#"):
-            continue
-        there = (path.parent / target.partition("#")[0]).resolve()
-        assert there.exists() or str(there.relative_to(DOCS)) in made, target
+    for path in ALL:
+        text = re.sub(r"```.*?```", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
+        for target in re.findall(r"\]\(([^)\s]+)\)", text):
+            if re.match(r"[a-z]+:", target) or target.startswith("#"):
+                continue
+            there = (path.parent / target.partition("#")[0]).resolve()
+            assert there.exists() or str(there.relative_to(DOCS)) in made, (path, target)

@@ -211,9 +211,10 @@ def talking(serve: Serve, tmp_path: Path) -> BoardServer:
     return serve(f"sim:?files={tmp_path / 'board'}&telemetry=50")
 
 
-@pytest.fixture(params=["sync", "async"])
-def mode(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
+@pytest.fixture
+def mode() -> str:
+    """The default. Both are in the files where the paths differ, which override this, and in `tests/server`."""
+    return "async"
 
 
 def simulated(folder: Path, options: str = "") -> str:

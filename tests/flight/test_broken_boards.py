@@ -51,6 +51,11 @@ def faulty(serve: Serve, tmp_path: Path) -> Callable[[str], BoardServer]:
     return start
 
 
+@pytest.fixture(params=["sync", "async"])
+def mode(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
 @pytest.mark.parametrize(
     ("mode", "fault", "after"),
     [

@@ -118,6 +118,11 @@ def check(board: BoardServer, step: str, came_by: bool, error: Exception | None)
     assert board.exec("print(1)") == "1\n", step
 
 
+@pytest.fixture(params=["sync", "async"])
+def mode(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
 @pytest.mark.parametrize("kind", READS)
 def test_a_read_that_fails_at_any_step_gives_the_device_back(impatient: BoardServer, kind: str, mode: str) -> None:
     target = {"devices": "demo"} if kind == "fleet" else {"device": "demo"}

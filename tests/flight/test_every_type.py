@@ -39,6 +39,11 @@ ARROW = ((b"content-type", b"application/vnd.apache.arrow.stream"),)
 UNITS = ("s", "ms", "us", "ns")
 INTEGERS = (pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64())
 BEFORE = b"what was there before\n"
+# Dictionaries and runs are looked up before anything asks for their type: these stand for all types.
+ENCODED = (
+    "bool", "int64", "double", "decimal128(38, 2)", "date32[day]", "time32[s]", "timestamp[us, tz=UTC]", "string",
+    "string_view", "binary", "fixed_size_binary[3]", "month_day_nano_interval",
+)  # fmt: skip
 
 
 def simple() -> Iterator[tuple[pa.DataType, list[Any]]]:
@@ -80,7 +85,7 @@ def arrays() -> Iterator[tuple[str, pa.Array]]:
     for index in INTEGERS:
         yield f"dictionary by {index}", dictionary(pa.array(["a", "b,\n"]), index)
     for type_, values in simple():
-        if not pa.types.is_null(type_):
+        if str(type_) in ENCODED:
             yield (
                 f"dictionary of {type_}",
                 dictionary(pa.array([value for value in values if value is not None], type_)),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -88,20 +87,27 @@ def row(**values: Any) -> pa.RecordBatch:
     return pa.record_batch({name: pa.array([value]) for name, value in values.items()})
 
 
-@pytest.fixture
+# Opens the line of the board, and starts the process that queries have: both stay, and are no leak of a test.
+FIRST = CommandStatementQuery('select count(*) from "lab-1"."readings.csv"')
+
+
+@pytest.fixture(scope="module")
 def caller() -> Iterator[SqlCaller]:
     with serving({"lab-1": "sim:"}) as server, flight.connect(server.location) as client:
+        SqlCaller(client).read(FIRST)
         yield SqlCaller(client)
 
 
-@pytest.fixture
-def callers(tmp_path: Path) -> Iterator[dict[str, SqlCaller]]:
+@pytest.fixture(scope="module")
+def callers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, SqlCaller]]:
     made = {who: issued(who, scopes([granted]), datetime.now(UTC)) for who, granted in GRANTED.items()}
-    tokens = tmp_path / "tokens"
+    tokens = tmp_path_factory.mktemp("tokens") / "tokens"
     change(tokens, lambda _: Book(tuple(entry for entry, _ in made.values())))
     boards = {"lab-1": "sim:", "lab-2": "sim:"}
     with serving(boards, auth={"tokens": tokens}) as server, flight.connect(server.location) as client:
-        yield {who: SqlCaller(client, token) for who, (_, token) in made.items()}
+        callers = {who: SqlCaller(client, token) for who, (_, token) in made.items()}
+        callers["reader"].read(FIRST)
+        yield callers
 
 
 def test_parameters_of_each_type_reach_the_query(caller: SqlCaller) -> None:

@@ -56,12 +56,6 @@ def kept(board: BoardServer, **request: Any) -> dict[str, Any]:
     return told
 
 
-@pytest.fixture
-def mode() -> str:
-    """The default. Where the paths differ is in `test_simulated_board` and in `tests/server`."""
-    return "async"
-
-
 def test_a_write_goes_on_after_what_was_kept(board: BoardServer, mode: str) -> None:
     told = break_off(board, CONTENT[:HALF], **RESUMABLE, mode=mode)
     assert told[0] == {"resume": {"bytes": 0, "algorithm": "", "digest": ""}}

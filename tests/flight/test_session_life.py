@@ -47,6 +47,11 @@ def texts(rows: list[dict[str, Any]]) -> list[str]:
     return [row["text"] for row in rows]
 
 
+@pytest.fixture(params=["sync", "async"])
+def mode(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
 @pytest.mark.usefixtures("quick")
 def test_silence_is_broken_by_batches_without_rows(peer: HandmadeDevice, read: Read, mode: str) -> None:
     stream = messages(read(format="lines", mode=mode))

@@ -31,6 +31,11 @@ def quiet() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(params=["sync", "async"])
+def mode(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
 def url_of_long(folder: Path) -> str:
     """A board with a file that takes a while."""
     (folder / "board").mkdir()

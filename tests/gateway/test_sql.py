@@ -12,8 +12,6 @@ import pyarrow.parquet as pq
 import pytest
 from playwright.sync_api import Browser, expect
 
-from tests.support.printing_board import HOST, BufferingBoard
-
 from .browsing import looking, serving
 
 QUERY = 'select time, temperature from demo."readings.csv" order by time limit 2'
@@ -24,9 +22,10 @@ from demo."readings.csv" group by 1 order by 1"""
 LONG = 60.0
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def http() -> Iterator[httpx.Client]:
     with serving(demo="sim:?telemetry=0") as running, httpx.Client(base_url=str(running.http), timeout=LONG) as client:
+        client.post("/sql", content=QUERY)  # starts what stays
         yield client
 
 
@@ -42,16 +41,6 @@ def test_each_format_has_the_same_rows(http: httpx.Client) -> None:
     assert [line.split(",")[1] for line in ask("csv").decode().splitlines()] == ["temperature", "17.86", "18.1"]
     by_json = json.dumps({"query": "select $a::int as a, $b as b", "parameters": {"a": 1, "b": "x"}})
     assert json.loads(ask("jsonl", by_json)) == {"a": 1, "b": "x"}
-
-
-def test_tables_that_are_not_listed_are_told_in_a_header_and_on_the_page(browser: Browser) -> None:
-    said = "the files of demo are not listed ("
-    with BufferingBoard() as board, serving(demo=f"socket://{HOST}:{board.port}") as running:
-        answer = httpx.post(f"{running.http}/sql?format=csv", content="show tables", timeout=LONG)
-        assert said in json.loads(answer.headers["fastflight-summary"])["text"]
-        with looking(browser, f"{running.http}/#/sql") as page:
-            page.get_by_role("button", name="Tables").click()
-            expect(page.locator("#sql-said")).to_contain_text(said)
 
 
 def test_bytes_are_base64_as_text(http: httpx.Client) -> None:
@@ -74,8 +63,8 @@ def test_what_is_wrong_gets_its_status(http: httpx.Client) -> None:
         assert answer.status_code == status and text in answer.json()["text"], answer.text
 
 
-def test_the_page_shows_a_table_and_charts_over_time(browser: Browser) -> None:
-    with serving(demo="sim:?telemetry=0") as running, looking(browser, f"{running.http}/#/sql") as page:
+def test_the_page_shows_a_table_and_charts_over_time(browser: Browser, http: httpx.Client) -> None:
+    with looking(browser, f"{http.base_url}/#/sql") as page:
         page.get_by_role("button", name="Tables").click()
         expect(page.get_by_role("cell", name='demo."readings.csv"')).to_be_visible()
         expect(page.locator("#sql-charts canvas")).to_have_count(0)

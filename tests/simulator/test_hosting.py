@@ -21,8 +21,6 @@ from .conftest import PATIENCE
 PROMPT = b">>> "
 RAW_PROMPT = b"raw REPL; CTRL-B to exit\r\n>"
 HAS_TERMINALS = hasattr(os, "openpty")
-LISTENING = ("fastflight.simulator", "--listen", "127.0.0.1:0")
-SERIAL = ("fastflight_benchmark.serial_board",)
 
 
 class Hosted:
@@ -30,7 +28,7 @@ class Hosted:
 
     def __init__(self, files: Path, *options: str) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", *options, "--files", str(files), "--telemetry", "0"],
+            [sys.executable, "-m", "fastflight.simulator", "--files", str(files), "--telemetry", "0", *options],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -96,9 +94,10 @@ class Host:
         os.close(self.descriptor)
 
 
-@pytest.fixture(params=[LISTENING, pytest.param(SERIAL, marks=pytest.mark.skipif(not HAS_TERMINALS, reason="none"))])
+@pytest.fixture(params=["--listen", pytest.param("--pty", marks=pytest.mark.skipif(not HAS_TERMINALS, reason="none"))])
 def board(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Hosted]:
-    hosted = Hosted(tmp_path / "board", *request.param, "--control")
+    place = [request.param, "127.0.0.1:0"] if request.param == "--listen" else [request.param]
+    hosted = Hosted(tmp_path / "board", "--control", *place)
     yield hosted
     hosted.close()
 
@@ -176,7 +175,7 @@ def test_it_ends_with_its_control(board: Hosted) -> None:
 
 
 def test_a_second_client_is_hung_up_on(tmp_path: Path) -> None:
-    board = Hosted(tmp_path / "board", *LISTENING)
+    board = Hosted(tmp_path / "board", "--listen", "127.0.0.1:0")
     first = board.connect()
     first.exec("pass")
     second = board.connect()
@@ -189,7 +188,7 @@ def test_a_second_client_is_hung_up_on(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not HAS_TERMINALS, reason="there are no pseudo-terminals")
 def test_a_serial_port_is_there_for_pyserial(tmp_path: Path) -> None:
-    board = Hosted(tmp_path / "board", *SERIAL, "--baud", "921600")
+    board = Hosted(tmp_path / "board", "--pty", "--baud", "921600")
     for _ in range(2):
         with serial.Serial(board.address, 921600, timeout=PATIENCE) as port:
             port.write(b"\r\x03\x03\r\x01")
@@ -200,7 +199,7 @@ def test_a_serial_port_is_there_for_pyserial(tmp_path: Path) -> None:
 
 
 def test_ctrl_c_in_its_own_terminal_ends_it(tmp_path: Path) -> None:
-    board = Hosted(tmp_path / "board", *LISTENING)
+    board = Hosted(tmp_path / "board", "--listen", "127.0.0.1:0")
     host = board.connect()
     host.exec("pass")
     host.send(b"while True: pass\x04")
