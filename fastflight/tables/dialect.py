@@ -125,7 +125,7 @@ def sniff(head: bytes, options: TextOptions) -> Dialect:
     texts = [line.text for line in body]
     dialect = _delimited(texts, options)
     rows = [dialect.texts(text) for text in texts]
-    dialect = replace(dialect, comment=comment, decimal=options.decimal or _decimal(rows, dialect.delimiter))
+    dialect = replace(dialect, comment=comment, decimal=options.decimal or _decimal(rows, dialect, head))
     dialect = _with_header(dialect, lines, body, rows, options)
     if head[:1] == b"\0" and dialect.start:
         dialect = replace(dialect, notes=("NUL bytes at the beginning of the file skipped", *dialect.notes))
@@ -307,11 +307,17 @@ def _share_of_values(rows: Sequence[Sequence[str]], width: int, delimiter: str) 
     return sum(is_value(cell) or is_value(cell, decimal) for cell in cells) / (len(cells) or 1)
 
 
-def _decimal(rows: Sequence[Sequence[str]], delimiter: str) -> str:
-    """Return the comma if it is the decimal sign for sure: some numbers have one, and none has a point."""
-    if delimiter == ",":
+def _decimal(rows: Sequence[Sequence[str]], dialect: Dialect, head: bytes) -> str:
+    """Return the comma if it is the decimal sign for sure: some numbers have one, and none has a point.
+
+    If the first rows have whole numbers alone, all of `head` is looked at.
+    """
+    if dialect.delimiter == ",":
         return "."
     cells = [cell for row in rows for cell in row]
+    if not any(_COMMA_NUMBER(cell) or _POINT_NUMBER(cell) for cell in cells):
+        ends = f"[{re.escape(dialect.delimiter)}\r\n]"
+        cells = [cell.strip(" \t" + dialect.quote) for cell in re.split(ends, head.decode(errors="replace"))]
     return "," if any(map(_COMMA_NUMBER, cells)) and not any(map(_POINT_NUMBER, cells)) else "."
 
 

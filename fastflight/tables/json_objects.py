@@ -7,6 +7,7 @@ may not give back.
 
 from __future__ import annotations
 
+import codecs
 import json
 import re
 import sys
@@ -23,7 +24,13 @@ _SHORT_NUMBER = 16
 
 
 def parse_object(row: bytes) -> tuple[dict[str, Any], str] | str:
-    """Return an object and its text, or the reason why the row is none."""
+    """Return an object and its text, or the reason why the row is none.
+
+    A comma at the end, as in a list of objects, and a byte order mark, as where files were joined, are not part of it.
+    """
+    row = row.removeprefix(codecs.BOM_UTF8)
+    if row.endswith(b"},"):
+        row = row[:-1]
     try:
         text = row.decode()
     except UnicodeDecodeError as error:

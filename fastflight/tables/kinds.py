@@ -99,7 +99,8 @@ _WORDS = {
 
 @lru_cache(maxsize=4096)  # the cells of a file's first lines are looked at several times
 def kind_of(cell: str, decimal: str = ".") -> Kind:
-    """Return the kind of a cell that is not null."""
+    """Return the kind of a cell that is not null. Blanks around a value do not count, and blanks alone are none."""
+    cell = cell.strip(" \t")
     if not cell:
         return Kind.SPELLED
     if word := _WORDS.get(cell):

@@ -95,14 +95,17 @@ class LineParser:
 
     def learn(self, lines: Sequence[bytes]) -> Mapping[str, Shape]:
         """Return what the values of all lines so far are that were passed to this method. They have about 1 MiB."""
-        rows = [bare for line in lines if self._is_row(0, bare := line.rstrip(b"\r\n"), [])]
+        rows = [bare for line in lines if self._is_row(0, bare := line.strip(b"\r\n"), [])]
         self._grammar.learn(RowBlock(0, b"".join(row + b"\n" for row in rows)), ReadSummary())
         return self._grammar.shapes()
 
     def parse(self, lines: Sequence[bytes]) -> Parsed:
-        """Parse `lines`, each of which has no line feed but possibly one at its end."""
+        """Parse `lines`, each of which has no line feed but possibly one at its end.
+
+        A carriage return before a line is not part of it: some programs end lines with LF and CR, in this order.
+        """
         refused: list[tuple[int, str]] = []
-        bare = [line.rstrip(b"\r\n") for line in lines]
+        bare = [line.strip(b"\r\n") for line in lines]
         candidates = [index for index, line in enumerate(bare) if self._is_row(index, line, refused)]
         pieces = [bare[index] + b"\n" for index in candidates]
         starts = list(accumulate(map(len, pieces), initial=0))

@@ -96,7 +96,7 @@ _DIALECT = ("delimiter", "quote", "decimal", "comment", "trim", "names", "narrow
 
 def recognise(lines: Sequence[bytes]) -> Recognised | None:
     """Return how whole lines are read, the first ones that a device has printed; None if they are no table."""
-    texts = [line for line in lines if line.strip()]
+    texts = [bare for line in lines if (bare := line.strip(b"\r\n")).strip()]
     parsed = [parse_object(line.strip()) for line in texts]
     objects = [each[0] for each in parsed if not isinstance(each, str)]
     if _are_most(len(objects), texts):
@@ -104,7 +104,7 @@ def recognise(lines: Sequence[bytes]) -> Recognised | None:
         valued = [name for name in names if _are_values([each[name] for each in objects if name in each])]
         return Recognised("jsonl", valued=tuple(valued)).learn(lines)
     try:
-        dialect = sniff(b"".join(line.rstrip(b"\r\n") + b"\n" for line in texts), TextOptions())
+        dialect = sniff(b"".join(line + b"\n" for line in texts), TextOptions())
     except DataError:
         return None
     rows = [dialect.texts(line.decode(errors="replace")) for line in texts if line.strip() not in dialect.headers]

@@ -1,8 +1,9 @@
 """Turns the bytes of a text file into UTF-8 with LF or CRLF line ends, however they arrive.
 
 Byte order marks at the start are dropped; they name the encoding unless `encoding` does. If the first line end is a
-lone carriage return, each of them becomes a line feed. Bytes that an encoding does not have stay as they are: they are
-not UTF-8, so the reader rejects their rows, and no others. Offsets of rows count the bytes of the UTF-8 text.
+lone carriage return, or LF and CR in this order, each of these becomes a line feed. Bytes that an encoding does not
+have stay as they are: they are not UTF-8, so the reader rejects their rows, and no others. Offsets of rows count the
+bytes of the UTF-8 text.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from fastflight.errors import RequestError
 
 BOM = codecs.BOM_UTF8
 _UTF16_BOMS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-_LINE_END = re.compile(rb"\r\n|\n|\r(?=[^\n])")
+_LINE_END = re.compile(rb"\r\n|\n\r(?=[^\n])|\n(?=[^\r]|\r\n)|\r(?=[^\n])")
 # Bytes from which UTF-16 without a byte order mark is recognised: every second one is NUL.
 _UTF16_BYTES = 8
 
@@ -37,7 +38,7 @@ class Transcoder:
         self._started = False
         self.marks = 0  # bytes of the byte order marks at the start
         self._line_end: bytes | None = None
-        self._held = b""  # a carriage return that may belong to a CRLF
+        self._held = b""  # a line end of which more may follow
 
     @property
     def is_known(self) -> bool:
@@ -97,16 +98,25 @@ class Transcoder:
     def _with_line_ends(self, data: bytes, *, final: bool) -> bytes:
         if self._line_end == b"\n":
             return data
+        data, self._held = self._held + data, b""
         if self._line_end is None:
-            data, self._held = self._held + data, b""
             if match := _LINE_END.search(data):
-                self._line_end = b"\r" if match[0] == b"\r" else b"\n"
-            elif data.endswith(b"\r"):
-                if not final:
-                    data, self._held = data[:-1], b"\r"
-                else:
-                    self._line_end = b"\r"
-        return data.replace(b"\r", b"\n") if self._line_end == b"\r" else data
+                self._line_end = b"\n" if match[0] == b"\r\n" else match[0]
+            elif not final:
+                return self._hold(data)
+            else:
+                self._line_end = data[len(data.rstrip(b"\r\n")) :]
+        if self._line_end in (b"\n", b""):
+            return data
+        if not final and self._line_end == b"\n\r":
+            data = self._hold(data)
+        return data.replace(self._line_end, b"\n")
+
+    def _hold(self, data: bytes) -> bytes:
+        """Keep the last line end until the next bytes show whether all of it has come. Return what is before it."""
+        text = data.rstrip(b"\r\n")
+        self._held = data[len(text) :]
+        return text
 
 
 def is_utf8(data: bytes) -> bool:

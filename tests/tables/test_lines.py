@@ -46,3 +46,13 @@ def test_dictionaries_as_python_prints_them_are_recognised() -> None:
     parsed = found.parser().parse(lines)
     assert parsed.rows.to_pylist()[3] == {"t": 3, "celsius": 20.3, "ok": True, "note": None}
     assert not parsed.refused
+
+
+@pytest.mark.parametrize("lines", [[b"\r%d,2%d.5" % (n, n) for n in range(5)], [b'\r{"t": %d}' % n for n in range(5)]])
+def test_lines_that_end_with_lf_and_cr_are_rows(lines: list[bytes]) -> None:
+    lines[0] = lines[0].removeprefix(b"\r")
+    found = recognise(lines)
+    assert found is not None
+    parsed = found.parser().parse([*lines, b"\r"])
+    assert parsed.rows.column(0).to_pylist() == [0, 1, 2, 3, 4]
+    assert not parsed.refused

@@ -203,6 +203,23 @@ CSV = {
     "tabs": (b"a\tb\n1\t2\n", INTS, [2], {}),
     "bars": (b"a|b\n1|2\n", INTS, [2], {}),
     "bars with blanks": (b"a | b\n1 | 2\n", INTS, [2], {}),
+    "LF and CR": (b"a,b\n\r1,2\n\r3,4\n\r", INTS, [2, 4], {}),
+    "a line of blanks and CR": (b"a,b\n\r\n1,2\n\r\n3,4\n", INTS, [2, 4], {}),
+    "one padded number": (b"t,v\n1, 2.5\n2,3.5\n", {"t": "int64", "v": "double"}, [2.5, 3.5], {}),
+    "a padded number after hundreds that are as wide": (
+        b"t,v\n" + b"1,10.5\n" * 300 + b"1, 9.5\n", {"t": "int64", "v": "double"}, [10.5] * 300 + [9.5], {},
+    ),
+    "padded values of other types": (
+        b"id,at,ok\n 10699247336865531002, 2026-01-01 10:00, true\n1,2026-01-01 10:01,false\n",
+        {"id": "uint64", "at": "timestamp[us]", "ok": "bool"}, [True, False], {},
+    ),
+    "a padded text": (b"t,v\n1, x\n2,y\n", {"t": "int64", "v": "string"}, [" x", "y"], {}),
+    "a cell of blanks in a column of numbers": (
+        b"t,v\n1,  \n2,3.5\n", {"t": "int64", "v": "double"}, [None, 3.5], {},
+    ),
+    "a decimal comma after hundreds of whole numbers": (
+        b"t;v\n" + b"1;20\n" * 300 + b'2;"20,5"\n', {"t": "int64", "v": "double"}, [20.0] * 300 + [20.5], {},
+    ),
     "columns of blanks": (b"a   b\n 1  2\n10 20\n", INTS, [2, 20], {}),
     "CR": (b"a,b\r1,2\r", INTS, [2], {}),
     "CRLF": (b"a,b\r\n1,2\r\n", INTS, [2], {}),
@@ -257,6 +274,9 @@ JSONL = {
     "dates and times": (b'{"a":"2024-01-01T00:00:00"}\n{"a":"2024-01-02"}\n', "timestamp[us]", None),
     "nothing": (b'{"a":null}\n', "null", [None]),
     "CR": (b'{"a":1}\r{"a":2}\r', "int64", [1, 2]),
+    "LF and CR": (b'{"a":1}\n\r{"a":2}\n\r', "int64", [1, 2]),
+    "a comma after each object": (b'{"a":1},\n{"a":2},\n' * 20, "int64", [1, 2] * 20),
+    "two files in one, each with a byte order mark": (b'\xef\xbb\xbf{"a":1}\n' * 2, "int64", [1, 1]),
     "a word for infinity beside whole numbers": (b'{"a":1}\n{"a":"inf"}\n', "double", [1.0, math.inf]),
     "a word for infinity beside a truth value": (b'{"a":true}\n{"a":"inf"}\n', "string", ["true", "inf"]),
     "a word for no number beside a date": (b'{"a":"2024-01-01"}\n{"a":"nan"}\n', "string", ["2024-01-01", "nan"]),
@@ -282,6 +302,18 @@ def test_an_array_that_was_cut_off_keeps_its_whole_objects() -> None:
     types, table, told = whole(data, "jsonl")
     assert (types, table["a"].to_pylist()) == ({"a": "int64"}, [1, 2])
     assert (told["rejected"], told["rejected_rows"][0]["offset"], told["torn_last_line"]) == (1, 18, True)
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r", "\n\r"])
+def test_line_ends_are_found_however_they_arrive(end: str) -> None:
+    data = end.join(["a,b", "1,x", "2,y", ""]).encode()
+    for size in range(1, len(data)):
+        pieces = [data[at : at + size] for at in range(0, len(data), size)]
+        file = WholeFile(Layout("csv"), lambda: iter(pieces))  # noqa: B023
+        assert [row for batch in file.batches() for row in batch.to_pylist()] == [
+            {"a": 1, "b": "x"},
+            {"a": 2, "b": "y"},
+        ]
 
 
 def test_an_array_is_read_alike_however_it_arrives() -> None:
