@@ -137,7 +137,7 @@ def get(
                 return
             (at,) = found
         own = format_of(at.path)
-        if printing and not (fleet or of_rows or head) and format in (None, "raw") and printed in (None, own):
+        if printing and not (fleet or of_rows or head or printed) and format in (None, "raw"):
             print_bytes(boards.board(at.device, **options), at.path, screen.bytes_writer())
             return
         path = None if place is None or printing else _file(place, at.name)

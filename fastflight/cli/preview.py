@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import deque
 from collections.abc import Iterable, Iterator
 from datetime import datetime
@@ -14,7 +15,9 @@ from rich.text import Text
 
 from fastflight.cli import drawing, screen
 from fastflight.client import RowStream
+from fastflight.client.stream import warn_if_incomplete
 from fastflight.errors import quantity
+from fastflight.service.requests import FILE_SUMMARY
 
 FIRST_ROWS = 10
 LAST_ROWS = 5
@@ -30,12 +33,16 @@ TIME_ERRORS = (OverflowError, ValueError, KeyError)
 
 
 def first_rows(stream: RowStream, count: int) -> Iterator[pa.RecordBatch]:
-    """Yield the first `count` rows of a stream, then cancel it: the device stops sending."""
+    """Yield the first `count` rows of a stream, then cancel it: the device stops sending.
+
+    The warning that follows has only what the server knew of the file before its first row.
+    """
     for batch in stream:
         yield batch.slice(0, count)
         count -= batch.num_rows
         if count <= 0:
             stream.cancel()
+            warn_if_incomplete(json.loads((stream.schema.metadata or {}).get(FILE_SUMMARY, b"{}")))
             return
 
 

@@ -7,11 +7,12 @@ file has the size and the digests of the bytes in its metadata.
 from __future__ import annotations
 
 import json
+import warnings
 from pathlib import Path
 from typing import Protocol
 
 from fastflight.client.local_files import local_digest
-from fastflight.errors import DataError
+from fastflight.errors import DataError, IncompleteWarning
 
 PARQUET = ".parquet"
 # The key of the metadata of a Parquet file that has the size and the digests of the part.
@@ -73,11 +74,15 @@ class ParquetPart:
 
 
 def as_parquet(source: Path, target: Path) -> None:
-    """Write the rows of a part as a Parquet file, durably. `DataError` if one does not fit."""
+    """Write the rows of a part as a Parquet file, durably. `DataError` if one does not fit.
+
+    An `IncompleteWarning` tells of what was read with a doubt, as do the metadata of the file.
+    """
     # Not at the top: parts that stay as they are need no Arrow.
     from fastflight.client.rows import open_rows
     from fastflight.client.saving import SavedFile
     from fastflight.service.requests import DeviceFile
+    from fastflight.tables.summary import one_line
 
     origin = {name: local_digest(source, name) for name in ALGORITHMS}
     request = DeviceFile(device="local", path=f"/{target.with_suffix('.arrow').name}")
@@ -85,4 +90,7 @@ def as_parquet(source: Path, target: Path) -> None:
     with SavedFile(target, rows.schema, sync=True) as saved:
         for batch in rows.batches:
             saved.write(batch)
+        saved.add_summary(rows.summary)
         saved.add_metadata({ORIGIN_KEY: json.dumps({"bytes": source.stat().st_size, **origin})})
+    if line := one_line(rows.summary):
+        warnings.warn(f"{target}: {line}", IncompleteWarning, stacklevel=2)

@@ -10,9 +10,9 @@ target names another table format than that of the source: then the rows are con
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
@@ -49,6 +49,8 @@ ROWS_PER_BATCH = 4096
 class UploadRows:
     """Rows to write: batches of one schema, and the bytes that they make on the device, if known.
 
+    `summary` has what is to be reported of the local file that they come from, as in the trailer of an answer.
+
     If `after` is set, it is called with what the device has stored of an earlier write, and returns the batches to send
     in place of `batches`. `stop` is called, in another thread, when the server takes no more rows: `batches` that wait
     for something then end. With `paced`, only a few batches are sent ahead of their acknowledgements, so that a
@@ -61,6 +63,7 @@ class UploadRows:
     after: Callable[[PartialUpload], Iterator[pa.RecordBatch]] | None = None
     paced: bool = False
     stop: Callable[[], None] | None = None
+    summary: Mapping[str, Any] = field(default_factory=dict)
 
 
 def rows_of(source: Any) -> UploadRows:
@@ -172,7 +175,7 @@ def _table_rows(path: Path) -> UploadRows:
             file = WholeFile(layout, lambda: (data for _, data in pieces_of(path)))
         if not file.schema.names:
             raise DataError("the file has no columns", where=str(path))
-        return UploadRows(file.schema, _whole_batches(path, file))
+        return UploadRows(file.schema, _whole_batches(path, file), summary=file.summary.as_dict())
     reader = open_reader(layout)
     batches = _parsed_batches(path, reader)
     first = next(batches, None)

@@ -79,7 +79,11 @@ class _Rows:
 
 
 class FileRows(_Rows):
-    """Decodes the bytes of one file as they come: `feed` gets them in order, then `finish` is called."""
+    """Decodes the bytes of one file as they come: `feed` gets them in order, then `finish` is called.
+
+    The metadata of the schema of a sample has what is known of the file before its first row. A reader that wants no
+    more than the first rows never gets the summary.
+    """
 
     def __init__(self, request: DeviceFile, layout: Layout) -> None:
         super().__init__(request, layout)
@@ -90,6 +94,12 @@ class FileRows(_Rows):
         self._fitting = 0
         self._hash = hashlib.sha256()
         self._sha256 = self._hash.hexdigest
+
+    def _metadata(self) -> dict[bytes, bytes]:
+        metadata = super()._metadata()
+        if self._layout.infer == "sample" and (notes := self._stream.summary.notes):
+            metadata[FILE_SUMMARY] = json.dumps({"notes": notes}).encode()
+        return metadata
 
     def feed(self, piece: bytes) -> Batches:
         """Decode the next bytes of the file and return the batches that are ready.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -17,7 +18,7 @@ from fastflight.client.collected_part import as_parquet
 from fastflight.client.collection import Collection
 from fastflight.client.collector import ADOPT_SECONDS, Collector
 from fastflight.client.local_names import local_folder
-from fastflight.errors import DataError, DeviceError, RequestError, TransportError
+from fastflight.errors import DataError, DeviceError, IncompleteWarning, RequestError, TransportError
 
 LINES = [f"{number},21.5\n" for number in range(400)]
 
@@ -151,6 +152,7 @@ SAME_NUMBER = {
 }
 
 
+@pytest.mark.filterwarnings("ignore::fastflight.errors.IncompleteWarning")
 @pytest.mark.parametrize("case", SAME_NUMBER)
 @pytest.mark.parametrize("parquet", [False, True], ids=["as it is", "parquet"])
 def test_a_part_with_the_number_of_a_stored_one(
@@ -280,6 +282,18 @@ def test_parts_become_parquet_and_lines_that_are_no_rows_stay(board: LocalBoard,
     append(files / "log.csv", ["ms,celsius\n", "3,21.7,too,many\n"])
     assert [path.name for path in collection.run().parts] == ["0000002.csv"]
     assert [path.name for path in folder.glob("0000001*")] == ["0000001.parquet"]
+
+
+def test_what_was_read_with_a_doubt_is_told_and_in_the_parquet_file(
+    board: LocalBoard, files: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "stored"
+    (files / "log.csv").write_text("1,21.5\n2,21.6")
+    doubts = r"0000001\.parquet: the last line may be torn; no header: the first line holds values"
+    with pytest.warns(IncompleteWarning, match=doubts):
+        Collection(board, "/log.csv", folder, convert=as_parquet).run()
+    told = json.loads((pq.read_metadata(folder / "0000001.parquet").metadata or {})[b"fastflight.summary"])
+    assert told == {"torn_last_line": True, "notes": ["no header: the first line holds values"]}
 
 
 def test_a_board_that_cannot_be_reached_changes_nothing(tmp_path: Path) -> None:
