@@ -75,7 +75,8 @@ class Publisher:
         # A body that could not be read once.
         self._unread: BodyPosition | None = None
         self._progress = asyncio.Event()
-        self._trouble = ""
+        # Why the last attempt failed; empty after one that did not.
+        self.trouble = ""
 
     def names(self) -> list[str]:
         """Return the devices that the buffer has rows of."""
@@ -111,14 +112,14 @@ class Publisher:
                     self._commits = commits
             except Exception as error:  # the task's edge: what fails now may work in a second
                 trouble = error.what if isinstance(error, FastFlightError) else f"{type(error).__name__}: {error}"
-                if trouble != self._trouble:
+                if trouble != self.trouble:
                     log.warning("recorded rows cannot be handed over; they stay in the buffer", error=str(error))
-                self._trouble = trouble
+                self.trouble = trouble
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
-            if self._trouble:
+            if self.trouble:
                 log.info("recorded rows are handed over again")
-                self._trouble = ""
+                self.trouble = ""
             if not more:
                 await asyncio.sleep(CHECK_SECONDS)
 

@@ -8,7 +8,9 @@ waits behind recorded rows.
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import contextlib
+import threading
 import time
 from collections.abc import Coroutine
 from pathlib import Path
@@ -56,6 +58,10 @@ class SharedRecordings:
         self._publisher: Publisher | None = None
         # Whether the last `drain` was in time.
         self._keeps_up = True
+        # The last deletion of messages in NATS, and whether `end_sweeps` was called.
+        self._sweeping: concurrent.futures.Future[int] | None = None
+        self._sweeps_ended = False
+        self._sweeping_lock = threading.Lock()
         self._tasks: list[asyncio.Task[None]] = []
         self._shard = Shard("recordings-nats").start()
         self._call(self._connect())
@@ -86,10 +92,25 @@ class SharedRecordings:
         return log.rpartition(SEPARATOR)[0]
 
     def sweep(self) -> int:
-        """Delete the oldest rows that exceed the retention, from the copy and from NATS. Any server may do that."""
+        """Delete the oldest rows that exceed the retention, from the copy and from NATS. Any server may do that.
+
+        `CancelledError` of `concurrent.futures` once `end_sweeps` is called.
+        """
         self._retention.update()
         swept = self.store.sweep()
-        return swept + self._call(self._stream.delete_older(self._retention.max_bytes, self._retention.oldest()))
+        with self._sweeping_lock:
+            if self._sweeps_ended:
+                raise concurrent.futures.CancelledError
+            deleting = self._stream.delete_older(self._retention.max_bytes, self._retention.oldest())
+            sweeping = self._sweeping = self._shard.submit(deleting)
+        return swept + sweeping.result()
+
+    def end_sweeps(self) -> None:
+        """Break off a sweep. NATS may take long to answer it if it has no leader."""
+        with self._sweeping_lock:
+            self._sweeps_ended = True
+        if self._sweeping is not None:
+            self._sweeping.cancel()
 
     def take(self, buffer: Store) -> None:
         """Hand over what is written to `buffer`, from now on until `close`."""
@@ -107,8 +128,13 @@ class SharedRecordings:
         return [] if self._publisher is None else self._publisher.waiting(name)
 
     def drain(self, name: str) -> bool:
-        """Wait until the present rows of a recording are handed over, but not long. Return whether they are."""
-        self._keeps_up = self._publisher is None or self._call(self._publisher.drain([name], DRAIN_SECONDS))
+        """Wait until the present rows of a recording are handed over, but not long. Return whether they are.
+
+        This does not wait if NATS has just failed: of many boards that are given up, each would wait.
+        """
+        if self._publisher is not None:
+            seconds = 0.0 if self._publisher.trouble else DRAIN_SECONDS
+            self._keeps_up = self._call(self._publisher.drain([name], seconds))
         return self._keeps_up
 
     def close(self) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import CancelledError
 from typing import TYPE_CHECKING
 
 import structlog
@@ -51,6 +52,8 @@ class Tidying:
     def close(self) -> None:
         """End the thread. A compaction in progress is abandoned, and what it has not replaced stays as it is."""
         self._closing.set()
+        if self._shared is not None:
+            self._shared.end_sweeps()
         self._thread.join()
 
     @property
@@ -75,7 +78,7 @@ class Tidying:
             made = compact(self._kept, self._rest)
             for name in dict.fromkeys(made.values()):
                 self._parse(name if self._shared is None else self._shared.device_of(name), self._rest)
-        except Stopped:
+        except (Stopped, CancelledError):
             return
         except Exception as error:  # the edge of the thread: what fails now may work in a minute
             if str(error) != self._trouble:

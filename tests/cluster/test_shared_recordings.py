@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 from collections.abc import Iterator
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -111,6 +113,48 @@ def test_beyond_the_size_of_the_buffer_the_gap_says_how_many_rows_are_lost(nats:
         assert begin >= 10 and (end, reason) == (first - 1, "cleared")
         assert numbers(items) == {*range(begin), *range(first, 500)}
         assert server.shared.log("demo").statistics().lost == first - begin
+
+
+@contextlib.contextmanager
+def hanging(nats: NatsServers) -> Iterator[None]:
+    """NATS takes what it is sent, and answers nothing."""
+    processes = [node.process for node in nats.nodes if node.process is not None]
+    for process in processes:
+        process.send_signal(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.send_signal(signal.SIGCONT)
+
+
+def test_a_sweep_that_waits_for_nats_does_not_keep_the_server_from_ending(nats: NatsServers, tmp_path: Path) -> None:
+    with Server(nats, tmp_path / "a") as server, ThreadPoolExecutor(1) as pool:
+        server.record(0)
+        until(lambda: has(server, 10))
+        with hanging(nats):
+            sweeping = pool.submit(server.shared.sweep)
+            until(lambda: server.shared._sweeping)
+            server.shared.end_sweeps()
+            assert isinstance(sweeping.exception(), CancelledError)  # not the error of NATS, after its patience
+            with pytest.raises(CancelledError):
+                server.shared.sweep()
+
+
+def test_once_the_hand_over_has_failed_no_device_waits_for_it(nats: NatsServers, tmp_path: Path) -> None:
+    with Server(nats, tmp_path / "a") as server:
+        server.record(0)
+        until(lambda: has(server, 10))
+        assert server.shared.drain("demo")
+        with hanging(nats):
+            server.record(10)
+            until(lambda: server.shared._publisher is not None and server.shared._publisher.trouble)
+            asked = server.shared._publisher.drain
+            waited: list[float] = []
+            server.shared._publisher.drain = lambda names, seconds: waited.append(seconds) or asked(names, seconds)
+            assert not server.shared.drain("demo") and waited == [0.0]
+        until(lambda: not server.shared.waiting("demo"))
+        assert server.shared.drain("demo")
 
 
 def test_the_next_process_hands_over_what_was_left(nats: NatsServers, tmp_path: Path) -> None:
