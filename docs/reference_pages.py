@@ -369,7 +369,9 @@ def type_of(schema: Mapping[str, Any]) -> str:
     """Return a JSON schema in words: `integer, 1 to 4096`."""
     if "anyOf" in schema:
         return " or ".join(
-            type_of({**each, "gt": schema.get("gt")}) for each in schema["anyOf"] if each != {"type": "null"}
+            type_of({**each, **{key: schema[key] for key in ("gt", "ge", "le") if key in schema}})
+            for each in schema["anyOf"]
+            if each != {"type": "null"}
         )
     if "enum" in schema:
         return ", ".join(f"`{value}`" for value in schema["enum"])
@@ -383,7 +385,10 @@ def type_of(schema: Mapping[str, Any]) -> str:
     kind = words.get(schema.get("type", ""), schema.get("type", "any"))
     if schema.get("format") == "date-time":
         return "time"
-    low, high = schema.get("minimum"), schema.get("maximum")
+    if kind == "text":  # a range is that of its number
+        longest = schema.get("maxLength")
+        return kind if longest is None else f"{kind}, at most {longest:,} characters"
+    low, high = schema.get("ge", schema.get("minimum")), schema.get("le", schema.get("maximum"))
     above = schema.get("exclusiveMinimum", schema.get("gt"))
     if low is not None and high is not None:
         return f"{kind}, {low:,} to {high:,}"
@@ -391,8 +396,6 @@ def type_of(schema: Mapping[str, Any]) -> str:
         return f"{kind}, above {above:,}" + (f", at most {high:,}" if high is not None else "")
     if low is not None:
         return f"{kind}, at least {low:,}"
-    if (longest := schema.get("maxLength")) is not None:
-        return f"{kind}, at most {longest:,} characters"
     return kind
 
 

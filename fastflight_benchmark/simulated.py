@@ -19,6 +19,7 @@ from typing import Self
 from fastflight.errors import FastFlightError, TransportError
 
 SIMULATOR = "fastflight.simulator"
+SERIAL_BOARD = "fastflight_benchmark.serial_board"
 # Python starts in a fraction of a second, but many boards that start at once on few cores take several seconds.
 START_SECONDS = 60.0
 ANSWER_SECONDS = 10.0
@@ -30,16 +31,15 @@ RING = 512
 class SimulatedBoard:
     """A board that runs while the context lasts. With `baud` 0 its line has no pace.
 
-    `place` says how programs reach it: `--pty` or `--listen HOST:PORT`. `path` is then the port's name, or the address.
+    Programs reach it at `path`: the name of a serial port, or an address if it listens at `listen` (`HOST:PORT`).
     """
 
-    def __init__(
-        self, folder: Path, baud: int = 0, *options: str, ring: int = RING, place: Sequence[str] = ("--pty",)
-    ) -> None:
+    def __init__(self, folder: Path, baud: int = 0, *options: str, ring: int = RING, listen: str = "") -> None:
         self.folder = folder
         self.baud = baud
         self.path = ""
-        self._command = [sys.executable, "-m", SIMULATOR, *place, "--control", "--telemetry", "0"]
+        program = [SIMULATOR, "--listen", listen] if listen else [SERIAL_BOARD]
+        self._command = [sys.executable, "-m", *program, "--control", "--telemetry", "0"]
         self._command += ["--files", str(folder), "--baud", str(baud), "--ring", str(ring), *options]
 
     def start(self) -> None:

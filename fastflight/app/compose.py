@@ -21,7 +21,7 @@ from fastflight.app.config import Config, DeviceTable
 from fastflight.app.device_address import device_address
 from fastflight.app.device_changes import device_changes
 from fastflight.app.own_sources import sources_of
-from fastflight.app.recordings import open_recordings, typed_rows
+from fastflight.app.recording_setup import open_recordings, typed_rows
 from fastflight.app.running import (
     RunningServer,
     authenticator_of,

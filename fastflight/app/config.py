@@ -18,14 +18,12 @@ The docstrings below the keys are their texts in `docs/reference/settings.md`, w
 
 from __future__ import annotations
 
-import math
 import os
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, model_validator
+from pydantic import BaseModel, BeforeValidator, ByteSize, ConfigDict, Field, ValidationInfo, model_validator
 
 from fastflight.bridge import Ports
 from fastflight.client.answers import DEFAULT_LOCATION
@@ -71,8 +69,6 @@ MIN_ROW_BYTES, MAX_ROW_BYTES = 1 << 20, 48 << 20
 SQL = SqlLimits()
 # The table whose keys a reload (SIGHUP) applies.
 RELOADED = "devices"
-UNITS = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
-_BYTES = re.compile(rf"(\d+(?:\.\d+)?) ?({'|'.join(UNITS)})")
 
 
 def default_shards() -> int:
@@ -80,17 +76,6 @@ def default_shards() -> int:
     affinity = getattr(os, "sched_getaffinity", None)  # on Linux only
     cores = len(affinity(0)) if affinity is not None else os.cpu_count() or 1
     return min(cores, MAX_DEFAULT_SHARDS)
-
-
-def _bytes_of(value: object) -> object:
-    """Convert text with a unit to bytes. Other types are returned as they are, for pydantic to check."""
-    if not isinstance(value, str):
-        return value
-    match = _BYTES.fullmatch(value)
-    amount = math.inf if match is None else float(match[1]) * UNITS[match[2]]
-    if math.isinf(amount):
-        raise ValueError(f"{value[:40]!r} is no amount of bytes, as in '2GB'")
-    return round(amount)
 
 
 def resolve_path(folder: Path, path: str) -> Path:
@@ -112,7 +97,6 @@ def _path_of(value: object, info: ValidationInfo) -> Path:
     return resolve_path((info.context or {}).get("folder", Path()), value)
 
 
-Bytes = BeforeValidator(_bytes_of)
 File = Annotated[Path, BeforeValidator(_path_of)]
 TcpPort = Annotated[int, Field(ge=0, le=65535)]
 
@@ -218,7 +202,7 @@ class RecordingsTable(Table):
     """How much traffic a power cut may cost, in milliseconds."""
     max_days: Annotated[float, Field(gt=0, le=MAX_DAYS)] | None = None
     """Rows that are older are deleted. By default none are."""
-    max_bytes: Annotated[int, Field(gt=0), Bytes] | None = None
+    max_bytes: Annotated[ByteSize, Field(gt=0)] | None = None
     """Above this size the oldest rows are deleted: a number, or text such as `"2GB"`. Not limited by default."""
 
     @property
@@ -227,7 +211,7 @@ class RecordingsTable(Table):
 
 
 class SqlTable(Table):
-    memory: Annotated[int, Bytes, Field(ge=MIN_MEMORY_BYTES)] = SQL.memory_bytes
+    memory: Annotated[ByteSize, Field(ge=MIN_MEMORY_BYTES)] = ByteSize(SQL.memory_bytes)
     """The memory of one query: a number, or text such as `"512MB"`."""
     threads: Annotated[int, Field(ge=1, le=MAX_THREADS)] = SQL.threads
     """The threads of one query."""
@@ -235,14 +219,14 @@ class SqlTable(Table):
     """How long the server may work on one query."""
     rows: Annotated[int, Field(ge=1)] = SQL.rows
     """The rows of one result."""
-    row_bytes: Annotated[int, Bytes, Field(ge=MIN_ROW_BYTES, le=MAX_ROW_BYTES)] = SQL.row_bytes
+    row_bytes: Annotated[ByteSize, Field(ge=MIN_ROW_BYTES, le=MAX_ROW_BYTES)] = ByteSize(SQL.row_bytes)
     """The size of one row of a result: a number, or text such as `"16MB"`."""
     queries: Annotated[int, Field(ge=1, le=MAX_QUERIES)] = SQL.queries
     """Queries at a time. Each takes a process."""
     cache: File | None = None
     """The folder of the [cache](../sql.md#the-cache), relative to the fleet file. By default a temporary folder, until
     the server ends."""
-    cache_bytes: Annotated[int, Bytes, Field(ge=0)] = DEFAULT_BYTES
+    cache_bytes: Annotated[ByteSize, Field(ge=0)] = ByteSize(DEFAULT_BYTES)
     """The size of the cache: a number, or text such as `"1GB"`."""
 
     @property

@@ -57,8 +57,8 @@ from fastflight.tables.vetting import vet_batch
 AHEAD_BYTES = 1024 * 1024
 # Returns the servers that can serve a request.
 Locations = Callable[[Request], Sequence[str]]
-# Returns the flights of these devices.
-Listed = Callable[[list[str]], Iterator[tuple[Any, Estimate]]]
+# Begins to list the flights of these devices, and returns the function that waits for them.
+Listed = Callable[[list[str]], Callable[[], Iterator[tuple[Any, Estimate]]]]
 
 
 class Located(DataSource[Any]):
@@ -103,9 +103,10 @@ class Forwarded(Located):
         return Estimate(schema, info.total_records, info.total_bytes, note=note)
 
     def requests(self, takes: Takes) -> Iterator[tuple[Any, Estimate]]:
+        # The boards of other servers are waited for together with those of this one.
+        elsewhere = self._listed([name for name in self._routes.remote_names() if takes(name)])
         yield from self._source.requests(takes)
-        elsewhere = [name for name in self._routes.remote_names() if takes(name)]
-        for request, known in self._listed(elsewhere):
+        for request, known in elsewhere():
             if isinstance(request, self._source.request):
                 yield request, known
 

@@ -48,7 +48,7 @@ MAX_IN_PARALLEL = 16
 LISTING_SECONDS = 5.0
 # The action by which servers ask each other for the flights of their own devices, and for how many devices at a time.
 OWN_FLIGHTS = "cluster.flights"
-MAX_ASKED = 100
+MAX_ASKED = 1000
 # How long a listing of flights may take: longer than a server takes at most for the files of its devices.
 FLIGHTS_SECONDS = LISTING_TOTAL_SECONDS + LISTING_SECONDS
 # The listing of another server's device is used for the sources of one list_flights call, which run one after another.
@@ -115,9 +115,8 @@ class Forwarding:
 
     def everywhere(self, action: str, body: bytes = b"{}") -> tuple[list[Result], list[Unanswered]]:
         """Return the results of `action` with `body` on all other servers, and the servers that gave no answer."""
-        answers = _in_parallel(
-            lambda each: self._ask(*each, action, body, LISTING_SECONDS), self._owners.others().items()
-        )
+        others = self._owners.others().items()
+        answers = [*_in_parallel(lambda each: self._ask(*each, action, body, LISTING_SECONDS), others)]
         results = [result for answer in answers if not isinstance(answer, Unanswered) for result in answer]
         return results, [answer for answer in answers if isinstance(answer, Unanswered)]
 
@@ -136,8 +135,8 @@ class Forwarding:
                 known_json = {"schema": schema, "rows": known.rows, "bytes": known.bytes, "note": known.note}
                 yield {"request": json.loads(encode(request)), **known_json}
 
-    def _listing(self, devices: list[str]) -> Iterator[tuple[Any, Estimate]]:
-        """Yield the flights of devices of other servers.
+    def _listing(self, devices: list[str]) -> Callable[[], Iterator[tuple[Any, Estimate]]]:
+        """Ask the other servers for the flights of their devices. Return the function that waits for them.
 
         A device whose server gives no answer, or that has no owner, is listed as one that cannot be reached on this
         server is: its `device.listing` alone, with the note `trouble`.
@@ -152,10 +151,15 @@ class Forwarding:
             for location, names in by_server.items()
             for start in range(0, len(names), MAX_ASKED)
         ]
-        for found in _in_parallel(lambda each: self._flights(*each), asked):
-            self._listed.update((name, (time.monotonic(), flights)) for name, flights in found.items())
-        for name in devices:
-            yield from self._listed[name][1]
+        answers = _in_parallel(lambda each: self._flights(*each), asked)
+
+        def flights() -> Iterator[tuple[Any, Estimate]]:
+            for found in answers:
+                self._listed.update((name, (time.monotonic(), flights)) for name, flights in found.items())
+            for name in devices:
+                yield from self._listed[name][1]
+
+        return flights
 
     def _flights(self, location: str | None, devices: list[str]) -> dict[str, list[tuple[Any, Estimate]]]:
         """Return the flights of devices whose owner is at `location`."""
@@ -183,9 +187,12 @@ class Forwarding:
         return [*self._owners.locations(device), REUSE]
 
 
-def _in_parallel(ask: Callable[[A], T], each: Iterable[A]) -> list[T]:
-    with ThreadPoolExecutor(MAX_IN_PARALLEL, "cluster-listing") as pool:
-        return list(pool.map(ask, each))
+def _in_parallel(ask: Callable[[A], T], each: Iterable[A]) -> Iterator[T]:
+    """Begin to ask, and return an iterator over the answers."""
+    pool = ThreadPoolExecutor(MAX_IN_PARALLEL, "cluster-listing")
+    answers = pool.map(ask, each)
+    pool.shutdown(wait=False)
+    return answers
 
 
 def _estimate(result: Result) -> Estimate:

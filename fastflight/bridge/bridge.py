@@ -22,7 +22,7 @@ from typing import Self
 import structlog
 
 from fastflight.bridge.acceptor import Acceptor, open_listener
-from fastflight.bridge.client import ViewerClient, WriterClient, bridge_message, notice
+from fastflight.bridge.clients import ViewerClient, WriterClient, bridge_message, notice
 from fastflight.bridge.connection import LINGER_SECONDS, Connection
 from fastflight.bridge.dialect import Dialect, Raw, Rfc2217
 from fastflight.bridge.front import DeviceFront

@@ -10,14 +10,14 @@ from typing import Annotated
 import typer
 
 from fastflight.app.addresses import check_host
-from fastflight.app.config import DRAIN_SECONDS
+from fastflight.app.config import DRAIN_SECONDS, MAX_DRAIN_SECONDS
 from fastflight.app.device_address import device_address
 from fastflight.app.process import END_SECONDS, end_within, leave, stop_signal
 from fastflight.bridge import Bridge, DeviceFront, Ports
 from fastflight.cli import screen
 from fastflight.cli.exit_codes import report_errors
 from fastflight.cli.log import JsonLog, log_to_stderr, warn_of_unconfined_boards
-from fastflight.cli.serving_options import Drain
+from fastflight.cli.options import LIMITS
 from fastflight.concurrency import Shard
 from fastflight.device import Device
 from fastflight.errors import RequestError
@@ -25,6 +25,17 @@ from fastflight.errors import RequestError
 DEFAULT_PORTS = Ports(rfc2217=2217, socket=2218)
 # The device's URL is its name here. The command in an `exec:` URL may have any length.
 NAME_CHARACTERS = 80
+Drain = Annotated[
+    float,
+    typer.Option(
+        "--drain",
+        metavar="S",
+        min=0,
+        max=MAX_DRAIN_SECONDS,
+        help="Seconds for open streams and connected tools to end by themselves at shutdown.",
+        rich_help_panel=LIMITS,
+    ),
+]
 
 
 def bridge(

@@ -20,7 +20,7 @@ from structlog.tracebacks import ExceptionDictTransformer
 from structlog.typing import EventDict, ExcInfo, Processor
 
 from fastflight.cli import screen
-from fastflight.cli.serving_options import LOGGING
+from fastflight.cli.options import LOGGING
 from fastflight.extras import conflicting_package
 from fastflight.runtime.tracing import with_ids
 from fastflight.simulator import sandbox

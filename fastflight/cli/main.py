@@ -64,7 +64,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "plot": ("plot", "Plot columns of a device's live output into a PNG file."),
     "record": ("record", "Record a device on the server, until --stop. Earlier recordings of the device stay."),
     "replay": ("replay", "Show a recording of a device: lines with their times, and what is missing and why."),
-    "recordings": ("recordings", "List the recordings of the server."),
+    "recordings": ("record", "List the recordings of the server."),
     "sql": ("sql", "Show the result of an SQL query over the server's files and recordings."),
     "serve": (
         "serve",

@@ -11,9 +11,20 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from fastflight.errors import FastFlightError
-from fastflight.service.choices import Format, Method, Mode, SessionFormat
+from fastflight.service.choices import Format, Method, SessionFormat
 
 R = TypeVar("R")
+
+# Headings of groups of options in `--help`, of commands that serve.
+DEVICES, NETWORK, CLUSTER, RECORDINGS, LIMITS, ACCESS, LOGGING = (
+    "Devices",
+    "Network",
+    "Cluster",
+    "Recordings",
+    "Limits",
+    "Access",
+    "Logging",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,9 +124,6 @@ Record = Annotated[
 Columns = Annotated[
     str | None,
     typer.Option("--columns", metavar="A,B,...", help="Columns to keep; for packed, the names of its fields."),
-]
-ModeOption = Annotated[
-    Mode, typer.Option("--mode", help="Work in the thread of the call (sync) or on an event loop (async).")
 ]
 LineFormat = Annotated[
     SessionFormat, typer.Option("--format", help="jsonl and csv need --schema; their lines become columns.")

@@ -25,12 +25,10 @@ from fastflight.app.process import (
     watch_process,
 )
 from fastflight.cli import screen
-from fastflight.cli.bridge import format_addresses
+from fastflight.cli.bridge import Drain, format_addresses
 from fastflight.cli.exit_codes import report_errors
-from fastflight.cli.first_steps import first_steps
 from fastflight.cli.log import DebugLog, JsonLog, log_to_stderr, warn_of_conflicting_package, warn_of_unconfined_boards
-from fastflight.cli.options import Option, option, with_options
-from fastflight.cli.serving_options import (
+from fastflight.cli.options import (
     ACCESS,
     CLUSTER,
     DEVICES,
@@ -38,7 +36,9 @@ from fastflight.cli.serving_options import (
     LOGGING,
     NETWORK,
     RECORDINGS,
-    Drain,
+    Option,
+    option,
+    with_options,
 )
 from fastflight.client import DEFAULT_LOCATION
 from fastflight.errors import RequestError
@@ -297,3 +297,29 @@ def _warn_of_missing_ports(devices: Mapping[str, str]) -> None:
         address = parse_url(url)
         if isinstance(address, SerialAddress) and (missing := address.missing()):
             screen.complain(f"warning: {name}: {missing}. The server opens it when it appears")
+
+
+def first_steps(location: str, devices: Mapping[str, str], http: str | None, environment: Mapping[str, str]) -> str:
+    """Return lines with commands to try on the first of `devices` (name to URL) of the server at `location`.
+
+    `environment`: under `uv run`, the commands begin with that, because `fastflight` need not be on the PATH elsewhere.
+    """
+    prefix = "uv run --no-sync " if "UV_RUN_RECURSION_DEPTH" in environment else ""
+    command = f"{prefix}fastflight"
+    name, url = next(iter(devices.items()))
+    at, argument = ("", "") if location == DEFAULT_LOCATION else (f" --server {location}", repr(location))
+    # The files of a real board are not known.
+    has_readings = url.startswith("sim:") and "files=" not in url
+    read = f"get {name}:/readings.csv" if has_readings else f"tail {name}"
+    rows = f"read({name!r}, '/readings.csv').to_pandas()" if has_readings else f"info({name!r})"
+    lines = [
+        *([] if http is None else [f"Open {http}/ in a browser."]),
+        "Try in another terminal:",
+        f"  {command} ls {name}{at}",
+        f"  {command} {read}{at}",
+        f"And in a notebook, or in {prefix}python:",
+        "  from fastflight import FastFlightClient",
+        f"  FastFlightClient({argument}).{rows}",
+        "Ctrl-C ends the server.",
+    ]
+    return "\n".join(lines)

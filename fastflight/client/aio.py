@@ -208,7 +208,7 @@ class AsyncFastFlightClient:
         seconds: float | None = answers.LIVE_SECONDS,
         window: float = answers.LIVE_SECONDS,
     ) -> LivePlot:
-        """Return a moving plot, for a notebook. See `FastFlightClient.live`. While it is displayed, the loop waits."""
+        """Return a moving plot, for a notebook: `await client.live("demo")`. See `FastFlightClient.live`."""
         from fastflight.client.live import live_plot
 
         return live_plot(self._connection, device, columns, seconds, window)

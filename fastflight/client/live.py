@@ -4,17 +4,19 @@
 are found as on the live page: in lines of JSON and CSV. A gap in the output is a gap in the lines of the plot.
 
 One thread reads; the thread that displays draws what has arrived, so that an interrupt ends the plot at once and slow
-drawing does not slow down reading. Both are over when the cell is.
+drawing does not slow down reading. Both are over when the cell is. `await client.live("demo")`
+lets other tasks of the event loop run between two pictures.
 """
 
 from __future__ import annotations
 
+import asyncio
 import re
 import threading
 import warnings
 from base64 import b64encode
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
@@ -26,7 +28,8 @@ import pyarrow as pa
 
 from fastflight.client import call
 from fastflight.client.notebook import Content, Show, is_notebook, new_display, visible
-from fastflight.errors import FastFlightError, Stopped, quantity
+from fastflight.concurrency.offload import off_loop, unbroken
+from fastflight.errors import FastFlightError, RequestError, Stopped, quantity
 from fastflight.extras import needs
 from fastflight.gap import Why
 from fastflight.service.requests import DeviceSession
@@ -77,7 +80,10 @@ def live_plot(
 
 
 class LivePlot:
-    """What `client.live` returns. Display it in a notebook, or let it be the last line of a cell."""
+    """What `client.live` returns. Display it in a notebook, or let it be the last line of a cell.
+
+    A plot that is displayed holds the event loop until its end. `await` it to let other tasks run between two pictures.
+    """
 
     def __init__(
         self, open_stream: Callable[[], RowStream], device: str, columns: Sequence[str] | None, window: float
@@ -97,6 +103,11 @@ class LivePlot:
         else:
             show({"text/plain": repr(self)})
 
+    def __await__(self) -> Generator[Any, None, None]:
+        if not is_notebook():
+            raise RequestError("this is no notebook", where="live", hint="On a terminal, use `fastflight tail`")
+        return self.adraw(new_display()).__await__()
+
     def draw(self, show: Show, every: float = DRAW_SECONDS) -> None:
         """Draw until the stream ends, or a `KeyboardInterrupt`. Raises the error that ended the stream.
 
@@ -104,20 +115,36 @@ class LivePlot:
         """
         with self._open() as stream:
             numbers = Numbers(self._device, stream, self._columns, self._window)
-            reader = threading.Thread(target=numbers.read, name="fastflight-live", daemon=True)
-            reader.start()
+            numbers.start()
             with suppress(KeyboardInterrupt):
                 while not numbers.ended.wait(every):
                     show(numbers.picture())
-            stream.cancel()
-            reader.join(LEAVE_SECONDS)
+            numbers.stop()
             show(numbers.picture())
+        if numbers.error is not None:
+            raise numbers.error
+
+    async def adraw(self, show: Show, every: float = DRAW_SECONDS) -> None:
+        """As `draw`, until the stream ends or the task is cancelled."""
+        with await off_loop(self._open, discard=lambda stream: stream.cancel()) as stream:
+            numbers = Numbers(self._device, stream, self._columns, self._window)
+            numbers.start()
+            try:
+                while not numbers.ended.is_set():
+                    await asyncio.sleep(every)
+                    show(numbers.picture())
+            finally:
+                await unbroken(off_loop(numbers.stop))
+                show(numbers.picture())
         if numbers.error is not None:
             raise numbers.error
 
 
 class Numbers:
-    """The newest numbers of a device, of the last `window` seconds. `read` collects them; `picture` draws them."""
+    """The newest numbers of a device, of the last `window` seconds.
+
+    `read` collects them, here or in a thread (`start`); `picture` draws them.
+    """
 
     def __init__(self, device: str, stream: RowStream, wanted: Sequence[str] | None, window: float) -> None:
         self.ended: threading.Event = threading.Event()
@@ -134,6 +161,16 @@ class Numbers:
         self._is_inside_line = True
         self._state = "live"
         self._changed = threading.Lock()
+        self._reader = threading.Thread(target=self.read, name="fastflight-live", daemon=True)
+
+    def start(self) -> None:
+        """Collect numbers in a thread, until `stop`."""
+        self._reader.start()
+
+    def stop(self) -> None:
+        """End the stream, and wait for what it still sends."""
+        self._stream.cancel()
+        self._reader.join(LEAVE_SECONDS)
 
     def read(self) -> None:
         """Collect numbers until the stream ends. An error of the stream is stored in `error`."""

@@ -39,7 +39,7 @@ NEXT = (
 NEXT_ASYNC = (
     ("await client.ls({device})", "its files"),
     ("await (await client.read({device}, '/FILE.csv')).to_pandas()", "a file as a table"),
-    ("client.live({device})", "a moving plot of the numbers that it prints"),
+    ("await client.live({device})", "a moving plot of the numbers that it prints"),
     ("await (await client.exec({device}, 'print(1 + 1)')).to_pandas()", "run code"),
 )
 NO_DEVICES = (("client.add_device('name', 'PORT')", "add a board; `fastflight ports` lists the serial ports"),)

@@ -141,6 +141,14 @@ class Device:
         return self._listen_task is not None and not self.trouble and self._board.repl.beside == "none"
 
     @property
+    def is_deaf(self) -> bool:
+        """Whether it is known that a request gets no answer now, unless it interrupts.
+
+        The board's program runs: it has not answered to a request, and printed no prompt since then.
+        """
+        return self.is_heard and not self._board.dirty and not self._line.unread.may_ask(1)
+
+    @property
     def evicted(self) -> int:
         """How often an idle owner had to give the device up to another caller (`IdleClaim`)."""
         return self._lock.evicted

@@ -2,11 +2,11 @@
 
 from fastflight.gateway.backend import Backend, StreamedAnswer
 from fastflight.gateway.http.listening import DEFAULT_HOST, Gateway, listen
+from fastflight.gateway.http_routes import application
 from fastflight.gateway.origins import OriginPolicy
 from fastflight.gateway.page.listeners import OpenListener, tap_listeners
 from fastflight.gateway.relay.relay import Relay
 from fastflight.gateway.relay.targets import AllowedTargets
-from fastflight.gateway.routes import application
 
 __all__ = [
     "DEFAULT_HOST",

@@ -102,9 +102,12 @@ class Backend:
         """Raise the error that `caller` would be refused with for this action, which has no body."""
         self._actions.call(name, b"", caller)
 
-    def make_request(self, keys: Mapping[str, Any]) -> Request:
-        """Return the request with these keys, `type` among them; raise `RequestError` if they are wrong."""
-        return make_request(keys, self._catalog)
+    def make_request(self, keys: Mapping[str, Any], *, strict: bool = True) -> Request:
+        """Return the request with these keys, `type` among them; raise `RequestError` if they are wrong.
+
+        Unless `strict`, numbers and truth values may also be text, as in a query.
+        """
+        return make_request(keys, self._catalog, strict=strict)
 
     async def act(self, name: str, body: bytes, caller: Identity = ANYBODY) -> list[Mapping[str, Any]]:
         """Carry out an action and return its results."""

@@ -152,7 +152,9 @@ MAX_NULL_VALUES = 100
 class TextKeys(BaseModel):
     """How a text file (`csv`, `jsonl`) is written, and the types of its columns. What is not said is found out."""
 
-    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(
+        extra="forbid", frozen=True, populate_by_name=True, defer_build=True
+    )
 
     schema_: Annotated[dict[str, str] | None, Field(alias="schema")] = None
     header: Literal["auto", "none"] | Annotated[int, Field(ge=1, le=MAX_SKIPPED_ROWS)] = "auto"
@@ -209,6 +211,8 @@ class Conditional(BaseModel):
     With `if_match`, the file must exist, and its entity tag must be in this list; with `if_none_match`, it must not.
     `*` matches every file. The board is asked under the lease under which the file is changed.
     """
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(defer_build=True)
 
     if_match: Tags = None
     if_none_match: Tags = None

@@ -29,14 +29,17 @@ def decode(ticket: bytes, catalog: Catalog) -> Request:
     return make_request(parse(ticket, "request"), catalog)
 
 
-def make_request(keys: Mapping[str, Any], catalog: Catalog) -> Request:
-    """Return the request with these `keys`; `type` must be in `catalog`. Values are of the types that JSON has."""
+def make_request(keys: Mapping[str, Any], catalog: Catalog, *, strict: bool = True) -> Request:
+    """Return the request with these `keys`; `type` must be in `catalog`. Values are of the types that JSON has.
+
+    Unless `strict`, numbers and truth values may also be text, as in the query of a URL.
+    """
     content = dict(keys)
     name = content.pop("type", None)
     if not isinstance(name, str):
         raise RequestError("no type is given", where="type", hint=nearest("", catalog.names))
     request: type[Request] = catalog.source(name).request
-    return validate(request, content)
+    return validate(request, content, strict=strict)
 
 
 def decode_path(path: Sequence[bytes]) -> DeviceFile:
@@ -80,7 +83,7 @@ def parse(data: bytes, where: str) -> dict[str, Any]:
     return content
 
 
-def validate(model: type[M], content: dict[str, Any]) -> M:
+def validate(model: type[M], content: dict[str, Any], *, strict: bool = True) -> M:
     """Return `content` as a `model`. The `RequestError` names the first key that does not fit."""
     keys = {field.alias or name for name, field in model.model_fields.items()}
     for key in content:
@@ -88,7 +91,7 @@ def validate(model: type[M], content: dict[str, Any]) -> M:
             raise RequestError("unknown key", where=shortened(key), hint=nearest(key, keys))
     try:
         # From JSON, because strict validation of Python objects would not accept a list for a tuple.
-        return model.model_validate_json(json.dumps(content, ensure_ascii=False).encode(), strict=True)
+        return model.model_validate_json(json.dumps(content, ensure_ascii=False).encode(), strict=strict)
     except UnicodeEncodeError:
         # A command line with bytes that are not UTF-8 has them as lone surrogates.
         key = next(key for key, value in content.items() if not _is_unicode(value))

@@ -1,12 +1,11 @@
-"""Start a simulated board: `python -m fastflight.simulator --pty --files DIR`.
+"""Start a simulated board: `python -m fastflight.simulator --listen 127.0.0.1:0 --files DIR`.
 
 With `--connect`, the board connects to its transport and sends the token from the environment variable
 `FASTFLIGHT_SIMULATOR_TOKEN` and a line feed. After that, the socket is its UART. The process ends when the socket is
 closed.
 
-With `--listen` (port 0: any) or `--pty` (not on Windows), its first line of output is the address or the name of the
-serial port at which it can be reached. Hosts may come and go, one at a time. The process runs until it is stopped; with
-`--control`, it also ends when its standard input ends.
+With `--listen` (port 0: any), its first line of output is the address at which it can be reached. Hosts may come and
+go, one at a time. The process runs until it is stopped; with `--control`, it also ends when its standard input ends.
 """
 
 from __future__ import annotations
@@ -44,13 +43,12 @@ POKE = getattr(signal, "SIGUSR1", signal.SIGINT)
 LINE_EVENTS = frozenset({"socket.__new__"})
 
 
-def options(arguments: list[str] | None = None) -> argparse.Namespace:
-    """Parse the command line."""
+def options(*, has_link: bool) -> argparse.Namespace:
+    """Parse the command line. With `has_link`, the link to the host is no option."""
     parser = argparse.ArgumentParser(prog="python -m fastflight.simulator", description="A simulated MicroPython board")
-    place = parser.add_mutually_exclusive_group(required=True)
+    place = parser.add_mutually_exclusive_group(required=not has_link)
     place.add_argument("--connect", metavar="HOST:PORT", help="where the transport listens")
     place.add_argument("--listen", metavar="HOST:PORT", help="where to listen for hosts, one at a time")
-    place.add_argument("--pty", action="store_true", help="be a serial port of this computer (not on Windows)")
     parser.add_argument("--files", required=True, metavar="DIR", help="the board's file tree; samples if empty")
     parser.add_argument(
         "--baud", type=int, default=0, help="baud rate of the line; 0: unpaced with flow control, like native USB"
@@ -87,13 +85,11 @@ def options(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--fault", action="append", default=[], metavar="SPEC", help="see fastflight.simulator.faults")
     parser.add_argument("--seed", type=int, default=DROP_SEED, metavar="N", help="seed of random faults")
     parser.add_argument("--control", action="store_true", help="read faults from standard input, and end when it ends")
-    chosen = parser.parse_args(arguments)
+    chosen = parser.parse_args()
     try:
         chosen.fault = Faults.parse(chosen.fault, seed=chosen.seed)
     except ValueError as error:
         parser.error(str(error))
-    if chosen.pty and not hasattr(os, "openpty"):
-        parser.error("this system has no pseudo-terminals: use --listen")
     return chosen
 
 
@@ -101,12 +97,7 @@ def link_for(chosen: argparse.Namespace) -> Link:
     """Return the link to the host that the options select."""
     if chosen.connect:
         return Connected(chosen.connect, os.environ.pop(TOKEN, ""))
-    if chosen.listen:
-        return Listening(chosen.listen)
-    # Imported here, because Windows has no `termios`.
-    from fastflight.simulator.terminal import Terminal
-
-    return Terminal()
+    return Listening(chosen.listen)
 
 
 def say(text: str) -> None:
@@ -115,14 +106,15 @@ def say(text: str) -> None:
         os.write(sys.stdout.fileno(), text.encode() + b"\n")
 
 
-def main() -> None:
-    chosen = options()
+def main(own_link: Link | None = None) -> None:
+    """Run a board. Its host is at `own_link`, or where the options say."""
+    chosen = options(has_link=own_link is not None)
     try:
         write_samples(chosen.files)
     except OSError as error:
         # Without the path: this text reaches clients of a server, which must not see paths of its computer.
         sys.exit(f"the folder of its files: {error.strerror}")
-    link = link_for(chosen)
+    link = own_link or link_for(chosen)
     line = Line(link)
     rate = chosen.baud / BITS_PER_BYTE
     uart = Uart(

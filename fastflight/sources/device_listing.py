@@ -54,11 +54,14 @@ class DeviceListings(BoardSource[DeviceListing]):
         return Estimate(SCHEMA)
 
     def requests(self, takes: Takes) -> Iterator[tuple[DeviceListing, Estimate]]:
-        """Yield a request for the root folder of every device, with a note if it is held or its line is lost."""
+        """Yield a request for the root folder of every device.
+
+        The note says if it is held, if its line is lost, and if its files were not listed before (`BoardListings`).
+        """
         for device in self._inventory.devices():
             if takes(device.name):
                 state = {"busy": device.holder, "trouble": device.trouble}
-                note = {key: value for key, value in state.items() if value}
+                note = {**{key: value for key, value in state.items() if value}, **self._listings.missing(device)}
                 yield DeviceListing(device=device.name), Estimate(SCHEMA, note=note or None)
 
     def _cached(self, device: Device, request: DeviceListing) -> Entries | None:

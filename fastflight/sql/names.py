@@ -13,6 +13,8 @@ from fastflight.service.requests import MAX_GLOB_CHARACTERS
 CATALOG = "server"
 # The schema of the tables about the server itself.
 OWN_SCHEMA = "fastflight"
+# The schema with the standard's views of all tables.
+STANDARD = "information_schema"
 # The tables of a recording: its traffic, the typed rows that the device prints, and what is missing.
 RECORDING, ROWS, GAPS = "recording", "rows", "gaps"
 # DuckDB's databases, in lower case. It takes `temp.t` for a table of the database, and not of the schema.

@@ -17,7 +17,7 @@ from fastflight.access.identity import Identity
 from fastflight.errors import FastFlightError, QueryLimit, RequestError, SourceError
 from fastflight.service.source import Batches
 from fastflight.sql.frames import Frame, Kind
-from fastflight.sql.names import shown
+from fastflight.sql.names import STANDARD, shown
 from fastflight.sql.process import Worker, Workers
 from fastflight.sql.results import FAILURE, NAMED, Failure, Named, read_json, read_rows, read_schema, unannounced
 from fastflight.sql.tables import Tables
@@ -80,8 +80,10 @@ class Run:
             table = self._tables.open(self._identity, name, self._worker.folder, self._check_time)
             self._facts[shown(name[1:])] = table.facts
             files.append({"arrow": table.arrow, "parquet": table.parquet})
-        listed = self._tables.listing(self._identity) if named.lists else ()
-        return {"tables": files, "listed": [[each.device, each.name] for each in listed]}
+        listed = [[each.device, each.name] for each in self._tables.listing(self._identity)] if named.lists else []
+        if named.lists and (unlisted := self._tables.unlisted(self._identity)):
+            self._facts[STANDARD] = unlisted
+        return {"tables": files, "listed": listed}
 
     def batches(self) -> Generator[Batches, None, None]:
         """Yield the rows of the result, and empty lists while there are none."""

@@ -17,10 +17,9 @@ import duckdb
 
 from fastflight.errors import RequestError, nearest
 from fastflight.sql.functions import FUNCTIONS
-from fastflight.sql.names import CATALOG, shown
+from fastflight.sql.names import CATALOG, STANDARD, shown
 
-# The schema with the standard's views of all tables. Only these two of its views are served.
-STANDARD = "information_schema"
+# Only these two of the standard's views are served.
 STANDARD_VIEWS = frozenset(("tables", "schemata"))
 TABLE_FUNCTIONS = frozenset(
     ("generate_series", "json_each", "json_tree", "range", "repeat", "repeat_row", "unnest", "generate_subscripts")

@@ -26,7 +26,7 @@ from fastflight.errors import FastFlightError, Stopped, UnknownName, nearest
 from fastflight.gap import Gap, Why
 from fastflight.log import Range
 from fastflight.service import Catalog
-from fastflight.service.requests import DeviceFile, Recording, Request
+from fastflight.service.requests import DeviceFile, DeviceListing, Recording, Request
 from fastflight.service.resolve import plain
 from fastflight.service.source import Noted, Reading
 from fastflight.sources import DeviceFiles
@@ -48,9 +48,14 @@ from fastflight.sql.names import (
     shown,
     table_of_path,
 )
-from fastflight.tables.summary import combined
+from fastflight.tables.summary import LISTED_NAMES, combined
 
 TIME = pa.timestamp("us", "UTC")
+# The tables about the server that have files of devices.
+LISTED = ("files", "tables")
+# Devices that a note names.
+SHOWN_NAMES = 3
+ASK_AGAIN = "ask again later, or list one with `fastflight ls DEVICE`, which can interrupt its program"
 # Files of recordings whose footers need not be read again.
 MAX_KNOWN_FILES = 4096
 DATA_TYPE, OWN_TYPE = "TABLE", "SYSTEM TABLE"
@@ -136,7 +141,7 @@ class Tables:
         if schema.lower() == OWN_SCHEMA and name.lower() in OWN_SCHEMAS:
             own = self._own(identity, name.lower())
             arrow, rows = folder.write(own.schema, own.to_batches())
-            return TableFiles(arrow, {"rows": rows})
+            return TableFiles(arrow, {"rows": rows} | (self.unlisted(identity) if name.lower() in LISTED else {}))
         request = self._authority.authorize(identity, self._request(identity, path), "read")
         if isinstance(request, Recording):
             if name.lower() == GAPS:
@@ -235,6 +240,20 @@ class Tables:
                         named = TableName(CATALOG, device, name, DATA_TYPE)
                         yield self._with_schema(named, request) if with_schemas else named
 
+    def unlisted(self, identity: Identity) -> dict[str, list[str]]:
+        """Return the `notes` of a summary: the devices whose files the last listing lacks. Empty if there are none."""
+        listing = Listing(self._authority, identity)
+        found = self._catalog.source(DeviceListing.type).requests(lambda device: listing.takes(DeviceFile, device))
+        devices: dict[str, list[str]] = {}
+        for request, known in found:
+            note = known.note or {}
+            if why := note.get("unlisted") or note.get("trouble"):
+                age = note.get("listed_seconds_ago")
+                files = "not listed" if age is None else f"as listed {age:.0f} s ago"
+                devices.setdefault(f"{files} ({why})", []).append(request.device)
+        notes = [f"the files of {_few(names)} are {said}; {ASK_AGAIN}" for said, names in devices.items()]
+        return {"notes": notes[:LISTED_NAMES]} if notes else {}
+
     def _with_schema(self, name: TableName, request: Request) -> TableName:
         if isinstance(request, Recording) and name.name == GAPS:
             return replace(name, schema=GAPS_SCHEMA)
@@ -312,6 +331,11 @@ def _select_typed(whole: pa.Schema, placed: PlacedPart) -> str:
     columns = (name if name in OWN_COLUMNS else quoted(name) for name in whole.names)
     chosen = [each if name in held else f"null as {each}" for name, each in zip(whole.names, columns, strict=True)]
     return f"select {', '.join(chosen)} where seq >= {placed.low}"
+
+
+def _few(names: Sequence[str]) -> str:
+    more = len(names) - SHOWN_NAMES
+    return ", ".join(names[:SHOWN_NAMES]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def _takes(listing: Listing, kind: type[Request], pattern: str | None, name: str) -> bool:

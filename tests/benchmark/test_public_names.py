@@ -20,6 +20,7 @@ OTHERS = {
     "fastflight.sources.mock": "the table that peers serve too",
     "fastflight.sources.pacer": "the pace of the table, for a peer without this project",
     "fastflight.sql.process": "how many threads a query has, so that DuckDB beside it has as many",
+    "fastflight.simulator.__main__": "a board behind a pseudo-terminal, as a serial port for other programs",
     "fastflight.gateway.middleware": "the relay without a server, whose reads have the size that is compared",
     "fastflight.gateway.ws.sockets": "the same",
     "fastflight.gateway.ws.tickets": "the same",

@@ -65,7 +65,7 @@ class Stage:
 
     def __enter__(self) -> Stage:
         with ExitStack() as stack:
-            simulated = SimulatedBoard(self._folder / "simulated", place=("--listen", "127.0.0.1:0"))
+            simulated = SimulatedBoard(self._folder / "simulated", listen="127.0.0.1:0")
             urls = {"simulated": f"socket://{stack.enter_context(simulated).path}"}
             urls["unix"] = stack.enter_context(unix_port())
             devices = [word for name, url in urls.items() for word in ("--device", f"{name}={url}")]

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from fastflight.cli.first_steps import first_steps
 from fastflight.cli.main import app
+from fastflight.cli.serve import first_steps
 from fastflight.client import FastFlightClient
 from fastflight.errors import RequestError, TransportError
 from fastflight.runtime.admission import Limits

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,7 +16,8 @@ from typer.testing import CliRunner
 from fastflight.app.compose import open_server
 from fastflight.app.overlay import read_config
 from fastflight.cli.main import app
-from fastflight.client import FastFlightClient
+from fastflight.client import FastFlightClient, IncompleteWarning
+from tests.support.printing_board import HOST, BufferingBoard
 from tests.support.servers import FREE_PORT, serving
 
 if sys.platform != "win32":
@@ -50,6 +52,15 @@ def test_rows_go_to_a_pipe_as_csv_or_json_and_to_a_file_by_its_ending(
     said = json.loads(sql(QUERY, "-o", str(file), "--json").stdout)
     assert (said["output"], said["rows"]) == (str(file), 2)
     assert sql("select ?::int + ?::int as n", "-v", "40", "-v", "2").stdout == "n\n42\n"
+
+
+def test_tables_that_are_not_listed_are_told_on_standard_error_and_to_python() -> None:
+    said = "the files of demo are not listed ("
+    with BufferingBoard() as board, serving({"demo": f"socket://{HOST}:{board.port}"}) as server:
+        shown = CliRunner().invoke(app, ["sql", "show tables"], env={"FASTFLIGHT_SERVER": server.location})
+        assert shown.exit_code == 0 and shown.stdout.startswith("schema,name") and said in shown.stderr
+        with FastFlightClient(server.location) as client, pytest.warns(IncompleteWarning, match=re.escape(said)):
+            client.sql("from fastflight.files").to_arrow()
 
 
 FLEET = """

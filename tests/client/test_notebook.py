@@ -19,7 +19,7 @@ import pyarrow as pa
 import pytest
 
 from fastflight import AsyncFastFlightClient, DeviceFile, FastFlightClient, FleetFile
-from fastflight.client import notebook
+from fastflight.client import live, notebook
 from fastflight.client.live import LivePlot, Numbers, draw
 from fastflight.client.notebook import BAR_AFTER_SECONDS, MAX_LISTED, Bar, client_html
 from fastflight.errors import RequestError, TransportClosed, UnknownName
@@ -208,6 +208,25 @@ def test_a_plot_has_a_picture_of_what_a_device_prints(client: FastFlightClient) 
     client.live("demo", seconds=0.5).draw(pictures.append, every=0.1)
     assert b64decode(pictures[-1]["image/png"]).startswith(b"\x89PNG")
     assert pictures[-1]["text/plain"].startswith("demo: ") and pictures[-1]["text/plain"].endswith("limit reached")
+
+
+def test_other_tasks_run_while_an_awaited_plot_is_drawn(
+    client: FastFlightClient, displayed: list[notebook.Content], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live, "is_notebook", lambda: True)
+    monkeypatch.setattr(live, "new_display", lambda: displayed.append)
+
+    async def main() -> None:
+        async with AsyncFastFlightClient(client.location) as fastflight:
+            plot = asyncio.ensure_future(fastflight.live("demo", seconds=None))
+            while not displayed:
+                await fastflight.devices()
+            plot.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await plot
+
+    asyncio.run(main())
+    assert displayed[-1]["text/plain"].endswith("stopped")
 
 
 def test_times_are_not_drawn() -> None:

@@ -166,7 +166,7 @@ def test_a_write_that_a_host_broke_off_is_ended_by_an_interrupt(
     tmp_path: Path, at: int, options: Sequence[str]
 ) -> None:
     size = 900 if at == 800 else len(CONTENT)
-    with SimulatedBoard(tmp_path / "board", 0, *options, place=("--listen", "127.0.0.1:0")) as board:
+    with SimulatedBoard(tmp_path / "board", 0, *options, listen="127.0.0.1:0") as board:
         (board.folder / "t.bin").write_bytes(b"old")
         with ChaosProxy("127.0.0.1", int(board.path.rpartition(":")[2]), [f"cut:out@{at}"]) as proxy:
             url = f"socket://127.0.0.1:{proxy.port}"

@@ -196,7 +196,9 @@ def test_a_busy_device_is_listed_from_what_is_known(two_boards: BoardServer, mon
         of_a = listed(b"[ab]/*.csv")[b"a"]
         assert of_a["busy"].startswith("in use by a test")
         (info,) = two_boards.client.list_flights(b"a/")
-        assert json.loads(info.app_metadata) == {"busy": "a test"}
+        said = json.loads(info.app_metadata)
+        assert said["busy"] == "a test" and said["unlisted"].startswith("in use by a test")
+        assert said["listed_seconds_ago"] == of_a["listed_seconds_ago"]
 
 
 def test_a_board_whose_code_warns_without_end_goes_on(board: BoardServer) -> None:

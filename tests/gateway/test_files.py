@@ -16,7 +16,6 @@ import pyarrow.parquet
 import pytest
 
 from fastflight.device.unread_input import BUDGET_BYTES
-from fastflight.gateway.content.files import keys_of
 
 from .asgi_client import HERE, AsgiClient, ask, scope
 from .board_gateway import BoardGateway, in_front_of_a_board
@@ -276,10 +275,12 @@ def test_a_file_is_removed(board: BoardGateway) -> None:
     assert not (board.folder / "gone.txt").exists()
 
 
-def test_a_number_in_a_query_is_read_whole_or_not_at_all() -> None:
-    assert keys_of({"from_seq": "10000000001"}) == {"from_seq": 10_000_000_001}
-    assert keys_of({"from_seq": "9" * 5000}) == {"from_seq": "9" * 5000}  # which no request takes
-    assert keys_of({"from_seq": "\u0661"}) == {"from_seq": "\u0661"}
+@pytest.mark.parametrize("text", ["9" * 5000, "%D9%A1", "1.5", "x", ""])
+def test_a_number_in_a_query_is_read_whole_or_not_at_all(board: BoardGateway, text: str) -> None:
+    assert board.ask("PUT", "n.csv", b"n\n1\n2\n").status == 201
+    refused = board.ask("GET", "n.csv", query=f"format=csv&batch_rows={text}")
+    assert (refused.status, refused.json["where"]) == (400, "batch_rows")
+    assert board.ask("GET", "n.csv", query="format=csv&batch_rows=1&infer=sample").body == b"n\n1\n2\n"
 
 
 @pytest.mark.parametrize("coding", ["gzip", "GZIP", "br", "identity, gzip"])

@@ -6,9 +6,9 @@ import asyncio
 from typing import cast
 
 from fastflight.gateway import Backend, OriginPolicy
+from fastflight.gateway.http_routes import routes
 from fastflight.gateway.middleware import GatewayMiddleware
 from fastflight.gateway.page.page import LIBRARIES, STATIC, files
-from fastflight.gateway.routes import routes
 from fastflight.gateway.ws.tickets import Tickets
 
 from .asgi_client import HERE, Answered, ask, scope

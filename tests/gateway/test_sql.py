@@ -12,6 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 from playwright.sync_api import Browser, expect
 
+from tests.support.printing_board import HOST, BufferingBoard
+
 from .browsing import looking, serving
 
 QUERY = 'select time, temperature from demo."readings.csv" order by time limit 2'
@@ -41,6 +43,16 @@ def test_each_format_has_the_same_rows(http: httpx.Client) -> None:
     assert [line.split(",")[1] for line in ask("csv").decode().splitlines()] == ["temperature", "17.86", "18.1"]
     by_json = json.dumps({"query": "select $a::int as a, $b as b", "parameters": {"a": 1, "b": "x"}})
     assert json.loads(ask("jsonl", by_json)) == {"a": 1, "b": "x"}
+
+
+def test_tables_that_are_not_listed_are_told_in_a_header_and_on_the_page(browser: Browser) -> None:
+    said = "the files of demo are not listed ("
+    with BufferingBoard() as board, serving(demo=f"socket://{HOST}:{board.port}") as running:
+        answer = httpx.post(f"{running.http}/sql?format=csv", content="show tables", timeout=LONG)
+        assert said in json.loads(answer.headers["fastflight-summary"])["text"]
+        with looking(browser, f"{running.http}/#/sql") as page:
+            page.get_by_role("button", name="Tables").click()
+            expect(page.locator("#sql-said")).to_contain_text(said)
 
 
 def test_bytes_are_base64_as_text(http: httpx.Client) -> None:

@@ -21,6 +21,8 @@ from .conftest import PATIENCE
 PROMPT = b">>> "
 RAW_PROMPT = b"raw REPL; CTRL-B to exit\r\n>"
 HAS_TERMINALS = hasattr(os, "openpty")
+LISTENING = ("fastflight.simulator", "--listen", "127.0.0.1:0")
+SERIAL = ("fastflight_benchmark.serial_board",)
 
 
 class Hosted:
@@ -28,7 +30,7 @@ class Hosted:
 
     def __init__(self, files: Path, *options: str) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "fastflight.simulator", "--files", str(files), "--telemetry", "0", *options],
+            [sys.executable, "-m", *options, "--files", str(files), "--telemetry", "0"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -94,10 +96,9 @@ class Host:
         os.close(self.descriptor)
 
 
-@pytest.fixture(params=["--listen", pytest.param("--pty", marks=pytest.mark.skipif(not HAS_TERMINALS, reason="none"))])
+@pytest.fixture(params=[LISTENING, pytest.param(SERIAL, marks=pytest.mark.skipif(not HAS_TERMINALS, reason="none"))])
 def board(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Hosted]:
-    place = [request.param, "127.0.0.1:0"] if request.param == "--listen" else [request.param]
-    hosted = Hosted(tmp_path / "board", "--control", *place)
+    hosted = Hosted(tmp_path / "board", *request.param, "--control")
     yield hosted
     hosted.close()
 
@@ -175,7 +176,7 @@ def test_it_ends_with_its_control(board: Hosted) -> None:
 
 
 def test_a_second_client_is_hung_up_on(tmp_path: Path) -> None:
-    board = Hosted(tmp_path / "board", "--listen", "127.0.0.1:0")
+    board = Hosted(tmp_path / "board", *LISTENING)
     first = board.connect()
     first.exec("pass")
     second = board.connect()
@@ -188,7 +189,7 @@ def test_a_second_client_is_hung_up_on(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not HAS_TERMINALS, reason="there are no pseudo-terminals")
 def test_a_serial_port_is_there_for_pyserial(tmp_path: Path) -> None:
-    board = Hosted(tmp_path / "board", "--pty", "--baud", "921600")
+    board = Hosted(tmp_path / "board", *SERIAL, "--baud", "921600")
     for _ in range(2):
         with serial.Serial(board.address, 921600, timeout=PATIENCE) as port:
             port.write(b"\r\x03\x03\r\x01")
@@ -199,7 +200,7 @@ def test_a_serial_port_is_there_for_pyserial(tmp_path: Path) -> None:
 
 
 def test_ctrl_c_in_its_own_terminal_ends_it(tmp_path: Path) -> None:
-    board = Hosted(tmp_path / "board", "--listen", "127.0.0.1:0")
+    board = Hosted(tmp_path / "board", *LISTENING)
     host = board.connect()
     host.exec("pass")
     host.send(b"while True: pass\x04")

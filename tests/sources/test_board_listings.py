@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fastflight.device import Device, Inventory, Session
-from fastflight.sources.board_listings import MAX_THREADS, UNHEARD_SECONDS, BoardListings
+from fastflight.device import AsyncSession, Device, Inventory
+from fastflight.sources.board_listings import UNHEARD_SECONDS, BoardListings
+from tests.support.printing_board import PrintingBoard
 from tests.support.waiting import until
+
+PRINTING = 40
 
 
 class Clock:
@@ -26,13 +29,13 @@ class Clock:
 def listed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The devices whose boards were asked, in order."""
     names: list[str] = []
-    real = Session.list
+    real = AsyncSession.list
 
-    def call(session: Session, *args: Any, **kwargs: Any) -> Any:
+    def call(session: AsyncSession, *args: Any, **kwargs: Any) -> Any:
         names.append(session.name)
         return real(session, *args, **kwargs)
 
-    monkeypatch.setattr(Session, "list", call)
+    monkeypatch.setattr(AsyncSession, "list", call)
     return names
 
 
@@ -95,11 +98,11 @@ def test_a_board_that_did_not_answer_is_not_asked_again_for_a_moment(
 ) -> None:
     """Its files are listed for each source of one call, and each would wait."""
     monkeypatch.setattr("fastflight.sources.board_listings.LEASE_SECONDS", 0.01)
-    asked, lease = [], device.lease
+    asked, lease = [], device.alease
     clock = Clock()
     listings = BoardListings(clock)
     with device.lease("a test"):
-        monkeypatch.setattr(device, "lease", lambda *args, **keys: asked.append(args) or lease(*args, **keys))
+        monkeypatch.setattr(device, "alease", lambda *args, **keys: asked.append(args) or lease(*args, **keys))
         ((_, _, busy),) = listings.list([device])
         assert busy is not None and busy["busy"]
         assert list(listings.list([device])) == [(device, (), busy)] and len(asked) == 1
@@ -109,14 +112,69 @@ def test_a_board_that_did_not_answer_is_not_asked_again_for_a_moment(
     assert names(listings, device) == ["/a.csv"] and listed == ["demo"]
 
 
+def test_what_is_missing_is_said_until_the_files_are_listed(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fastflight.sources.board_listings.LEASE_SECONDS", 0.01)
+    clock = Clock()
+    listings = BoardListings(clock)
+    with device.lease("a test"):
+        assert list(listings.list([device]))[0][1] == ()
+        assert (
+            listings.missing(device)["unlisted"].startswith("in use by a test") and len(listings.missing(device)) == 1
+        )
+    assert names(listings, device) == ["/a.csv"]
+    assert listings.missing(device) == {}
+    clock.now = 12.0
+    with device.lease("a test"):
+        ((_, entries, note),) = listings.list([device])
+        assert [entry.path for entry in entries] == ["/a.csv"]
+        assert note is not None and note["listed_seconds_ago"] == listings.missing(device)["listed_seconds_ago"] == 12.0
+
+
+class Program(PrintingBoard):
+    """A board whose program prints, and never reads its input."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = b""
+
+    def tick(self) -> None:
+        for connection in list(self.connections):
+            self.print(connection, b"a line\n")
+
+    def received(self, connection: object, data: bytes) -> None:
+        self.asked += data
+
+
+def test_boards_that_print_are_waited_for_together_and_those_that_answer_are_all_there(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("a\n1\n")
+    with Program() as board:
+        printing = [f"printing{number}" for number in range(PRINTING)]
+        urls = dict.fromkeys(printing, f"socket://127.0.0.1:{board.port}")
+        with Inventory({"quiet": f"sim:?files={tmp_path}&telemetry=0", **urls}) as inventory, ExitStack() as stack:
+            listings, devices = BoardListings(Clock()), inventory.devices()
+            for device in devices:
+                stack.enter_context(device.listen())
+            until(lambda: all(device.tap.heard_ns for device in devices if device.name != "quiet"))
+            found = {
+                device.name: ([entry.path for entry in entries], note)
+                for device, entries, note in listings.list(devices)
+            }
+            assert found.pop("quiet") == (["/a.csv"], None)
+            assert [*found] == printing and all(entries == [] and note for entries, note in found.values())
+            until(lambda: all(device.is_deaf for device in devices if device.name != "quiet"))
+            asked = board.asked
+            again = BoardListings(Clock())
+            assert {device.name for device, entries, _ in again.list(devices) if entries} == {"quiet"}
+            assert "a program is running" in again.missing(devices[-1])["unlisted"]
+            assert board.asked == asked, "they have not answered before, so nobody asks them"
+
+
 def test_callers_at_the_same_time_share_one_listing(device: Device, listed: list[str]) -> None:
     listings = BoardListings(Clock())
-    callers = 2 * MAX_THREADS
+    callers = 20
     with ThreadPoolExecutor(callers) as pool:
         with device.lease("a test"):
             waiting = [pool.submit(names, listings, device) for _ in range(callers)]
-            until(lambda: listings._callers == callers)
-            threads = [each.name for each in threading.enumerate() if each.name.startswith("listing")]
-            assert len(threads) == 1
+            until(lambda: device in listings._running)
         assert [each.result() for each in waiting] == [["/a.csv"]] * callers
     assert listed == ["demo"]

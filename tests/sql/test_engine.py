@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import UTC, datetime
@@ -84,6 +85,22 @@ def test_a_query_is_prepared_without_running_it(sql: Sql) -> None:
     assert prepared.schema.names == ["v", "b", "a"] and prepared.schema.field("v").type == pa.float64()
     assert prepared.parameters.names == ["a", "b"]
     assert sql.engine.prepare("select count(*) as n from range(1000000000000)").schema.names == ["n"]
+
+
+@pytest.mark.parametrize(
+    ("query", "table"),
+    [
+        ("show tables", "fastflight.tables"),
+        ("from fastflight.files", "fastflight.files"),
+        ("from information_schema.tables", "information_schema"),
+    ],
+)
+def test_a_listing_says_whose_files_it_does_not_have(sql: Sql, query: str, table: str) -> None:
+    assert "notes" not in sql.summary(query)["tables"].get(table, {})
+    with sql.inventory.device("demo").lease("a test"):
+        (note,) = sql.summary(query)["tables"][table]["notes"]
+    assert re.match(r"the files of demo are as listed \d+ s ago \(in use by a test for [^;]*; ask again", note), note
+    assert "notes" not in sql.summary(query)["tables"].get(table, {})
 
 
 def test_the_server_itself_has_tables(sql: Sql) -> None:

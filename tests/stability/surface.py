@@ -20,7 +20,7 @@ from fastflight.access.action import Action, EmptyBody
 from fastflight.cli import exit_codes
 from fastflight.cli.main import COMMANDS, load
 from fastflight.errors import FastFlightError
-from fastflight.gateway.routes import USES, routes
+from fastflight.gateway.http_routes import USES, routes
 from fastflight.runtime.metrics import DEFINITIONS
 
 ROOT = Path(__file__).parents[2]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,6 +59,13 @@ class Sql:
     def table(self, query: str, parameters: Parameters = None, identity: Identity = ANYBODY) -> pa.Table:
         reading = self.engine.execute(query, identity, parameters)
         return pa.Table.from_batches([batch for batches in reading for batch in batches], reading.schema)
+
+    def summary(self, query: str) -> Mapping[str, Any]:
+        """What is said besides the rows of a query's result."""
+        reading = self.engine.execute(query, ANYBODY)
+        for _ in reading:
+            pass
+        return reading.summary()
 
     def explained(self, query: str) -> dict[str, str]:
         """What `explain analyze` says, by table."""

@@ -70,7 +70,7 @@ class FileAnswer(Streamed):
     def __init__(
         self, keys: Mapping[str, Any], listing: ListingAnswer, choose: Callable[[pa.Schema], BodyEncoder]
     ) -> None:
-        request = listing.backend.make_request({"describe": "size", **keys})
+        request = listing.backend.make_request({"describe": "size", **keys}, strict=False)
         super().__init__(listing.backend, request, listing.caller, choose)
         self._listing = listing
 
@@ -140,7 +140,7 @@ class BytesAnswer(FileAnswer):
         if self._openings == MAX_OPENINGS:
             raise BusyError("the file is being rewritten", where=self._path, hint="Ask again")
         self._offset, self._limit = verdict.start, None if verdict.stop == size else length
-        return self._backend.make_request(self._next_keys)
+        return self._backend.make_request(self._next_keys, strict=False)
 
 
 class BytesEncoder:

@@ -28,10 +28,6 @@ from fastflight.service.requests import TEXT_KEYS, DeviceFile
 from fastflight.service.wire import format_value
 from fastflight.tables import Layout, TextOptions, format_of
 
-# Keys of a request whose text in a query is read as true or false.
-FLAGS = ("interrupt", "deflate")
-# Digits of a number in a query: more than any key needs.
-MAX_DIGITS = 18
 # Keys that a query may not have: the path gives them, or the header Range does.
 PLACED = ("type", "device", "path", "name")
 IN_HEADERS = {
@@ -42,17 +38,6 @@ IN_HEADERS = {
     "if_none_match": "If-None-Match",
 }
 STOP_HINT = 'Stop it with POST /actions/device.exec {"device": ..., "code": "", "interrupt": true}, or use POST /stream'
-NUMBERS = (
-    "header",
-    "skip_rows",
-    "sample_rows",
-    "batch_rows",
-    "flush_ms",
-    "limit_rows",
-    "from_seq",
-    "to_seq",
-    "since_seconds",
-)
 # Keys whose values are separated by commas.
 LISTS = ("columns", "null_values")
 
@@ -80,7 +65,7 @@ class Files:
         if _flag(query, "interrupt"):
             raise RequestError("a GET cannot interrupt a program", where="interrupt", hint=STOP_HINT)
         fields = {"type": "device.file", **place, **keys_of(query)}
-        self._backend.make_request(fields)  # also checks keys that only rows use
+        self._backend.make_request(fields, strict=False)  # also checks keys that only rows use
         listing = ListingAnswer(self._backend, caller, place)
         if rows:
             return FileAnswer(fields, listing, lambda schema: choose()(schema))
@@ -108,14 +93,18 @@ class Files:
         if on_error not in ("skip", "fail"):
             raise RequestError(f"{format_value(on_error)} is not allowed", where="on_error", hint="Known: fail, skip")
         losses: Literal["skip", "lossless"] = "skip" if on_error == "skip" else "lossless"  # a note stops no upload
-        described = self._backend.make_request({"type": "device.file", **place, **keys, "format": declared})
+        described = self._backend.make_request(
+            {"type": "device.file", **place, **keys, "format": declared}, strict=False
+        )
         assert isinstance(described, DeviceFile)
         text = TextOptions(**{key: getattr(described, key) for key in TEXT_KEYS})
         layout = Layout(
             source_format, on_error=losses, infer=described.infer, sample_rows=described.sample_rows, text=text
         )
         conditions = _conditions(request)
-        upload = self._backend.make_request({"type": "device.file", **place, **keys, **conditions, "format": target})
+        upload = self._backend.make_request(
+            {"type": "device.file", **place, **keys, **conditions, "format": target}, strict=False
+        )
         caller: Identity = request.scope[CALLER]
         self._backend.permit(upload, "write", caller)  # before its content is read
         async with UploadedRows(content, layout) as rows, while_connected(request.receive, content.ended):
@@ -152,16 +141,12 @@ def keys_of(query: Mapping[str, str]) -> dict[str, Any]:
             raise RequestError("the path gives this key", where=name, hint="Leave it out of the query")
         if name in IN_HEADERS:
             raise RequestError("not a key of a query", where=name, hint=f"Use the header {IN_HEADERS[name]}")
-        if name in FLAGS:
-            keys[name] = _flag({name: text}, name)
-        elif name in NUMBERS and text.isascii() and text.isdecimal() and len(text) <= MAX_DIGITS:
-            keys[name] = int(text)
-        elif name in LISTS:
+        if name in LISTS:
             keys[name] = text.split(",")
         elif name == "file_format":
             keys["format"] = text
         else:
-            keys[name] = text  # the request's model refuses it if it is wrong
+            keys[name] = text  # the request's model converts it
     return keys
 
 

@@ -188,8 +188,7 @@ class Stage:
         return [*self.flaws, *(f"{program.name}: {line}" for program in programs for line in program.complaints())]
 
     def _board(self, name: str) -> SimulatedBoard:
-        place = ("--pty",) if self.line == SERIAL else ("--listen", f"{HOST}:0")
-        return SimulatedBoard(self.folder / name, 0, place=place)
+        return SimulatedBoard(self.folder / name, 0, listen="" if self.line == SERIAL else f"{HOST}:0")
 
     def _lay(self, name: str, parts: ExitStack) -> str:
         """Make the line to a board. Return the URL for the server."""

@@ -68,7 +68,8 @@ export class Sql {
     try {
       const answer = await ask("/sql?format=jsonl", { method: "POST", body: query, signal: stop.signal });
       const { rows, all } = await readRows(answer, MAX_ROWS, MAX_BYTES);
-      if (!stop.signal.aborted) this.show(rows, all);
+      const { text } = JSON.parse(answer.headers.get("fastflight-summary") ?? "{}");
+      if (!stop.signal.aborted) this.show(rows, all, text);
     } catch (error) {
       if (stop.signal.aborted) return;
       this.show([], true);
@@ -76,7 +77,7 @@ export class Sql {
     }
   }
 
-  show(rows, all) {
+  show(rows, all, said = "") {
     const [time] = Object.keys(rows[0] ?? {});
     const isTime = rows.length > 1 && rows.every((row) => row[time] == null || TIME.test(row[time]));
     const names = isTime ? numbersOf(rows).slice(0, MAX_CHARTS) : [];
@@ -85,7 +86,7 @@ export class Sql {
     get("sql-rows").replaceChildren(...(rows.length ? [tableOf(rows.slice(0, MAX_SHOWN_ROWS))] : []));
     const count = all ? `${rows.length} ${rows.length === 1 ? "row" : "rows"}` : `the first ${rows.length} rows`;
     const shown = rows.length > MAX_SHOWN_ROWS ? `, of which the table shows ${MAX_SHOWN_ROWS}` : "";
-    tell(`${count[0].toUpperCase()}${count.slice(1)}${shown}.`);
+    tell(`${count[0].toUpperCase()}${count.slice(1)}${shown}. ${said}`);
   }
 
   draw() {

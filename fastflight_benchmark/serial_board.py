@@ -1,4 +1,6 @@
-"""A pseudo-terminal as a board's line. Any program for serial ports can open it by its name. POSIX only.
+"""A simulated board as a serial port of this computer: `python -m fastflight_benchmark.serial_board --files DIR`.
+
+Its line is a pseudo-terminal, whose name is the first line of output. POSIX only.
 
 Programs may open and close it; the board lives on. The system does not report when a program opens the terminal, and
 reports "hung up" for as long as none has it open. So the link waits for changes (edge-triggered), such as new data, and
@@ -12,6 +14,8 @@ import os
 import select
 import termios
 import tty
+
+from fastflight.simulator.__main__ import main
 
 # Bytes per read. A terminal returns at most a few kilobytes at a time.
 RECEIVE_SIZE = 64 * 1024
@@ -82,3 +86,7 @@ class Terminal:
             self._hung_up = True
             with contextlib.suppress(termios.error):
                 termios.tcflush(self._master, termios.TCOFLUSH)
+
+
+if __name__ == "__main__":
+    main(Terminal())
