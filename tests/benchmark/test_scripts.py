@@ -23,7 +23,6 @@ FOLDER = Path(fastflight_benchmark.__file__).parent
 RESULTS = FOLDER.parent / "docs" / "results"
 SAID = {
     "start_flight_server": ["--device"],
-    "table": ["pyarrow alone"],
     "run_benchmark": ["--suite", "--quick", "--runs", "--rows", "--clients", "--delays", "--compare", "--against"],
     "plot_benchmark_results": ["--output-dir"],
 }

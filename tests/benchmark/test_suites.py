@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import adbc_driver_flightsql.dbapi as adbc
@@ -13,10 +13,19 @@ import pytest
 from matplotlib import pyplot as plt
 from rich.console import Console
 
-from fastflight_benchmark import machine, performance_page, plot_benchmark_results, plots, report, result
+from fastflight_benchmark import (
+    machine,
+    performance_page,
+    plot_benchmark_results,
+    plots,
+    processes,
+    report,
+    result,
+)
 from fastflight_benchmark.engine import Bench, Suite
 from fastflight_benchmark.run_benchmark import SUITES
 from fastflight_benchmark.suites import source
+from tests.support.commands import forking
 
 NOWHERE = "grpc://127.0.0.1:1"
 SWEEP = {"rows": (1_000,), "clients": (2,), "delays": (0,), "total_rows": 2_000}
@@ -88,6 +97,12 @@ def queries() -> None:
     with adbc.connect("grpc+tcp://127.0.0.1:1", autocommit=True) as connection, connection.cursor() as cursor:
         with pytest.raises(adbc_driver_manager.Error):
             cursor.execute("select 1")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _processes_start_at_once() -> Iterator[None]:
+    with forking(processes):
+        yield
 
 
 @pytest.mark.parametrize("name", RUNS)

@@ -10,6 +10,7 @@ import pytest
 
 from tests.campaigns.faulting.stage import SOCKET, Stage
 from tests.campaigns.faulting.trial import BAD, FaultTrials, warm_up
+from tests.support.commands import run_command
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="several campaigns are for Linux")
 
@@ -32,7 +33,7 @@ FAULTS = (0, 5, 7, 9, 10)
 def test_a_short_campaign_finds_nothing_wrong(arguments: str) -> None:
     campaign, *options = arguments.split()
     command = [sys.executable, "-m", f"tests.campaigns.{campaign}", *options]
-    ended = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=110)
+    ended = run_command(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=110)
     assert ended.returncode == 0, ended.stdout + ended.stderr
 
 

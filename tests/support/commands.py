@@ -23,14 +23,16 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 
 from fastflight.transport import sim
+from fastflight_benchmark import simulated
 
-FASTFLIGHT = (sys.executable, "-m", "fastflight")
+MODULE = (sys.executable, "-m")
+FASTFLIGHT = (*MODULE, "fastflight")
 BOARD = (sys.executable, "-P", "-S", "-c", sim.START, sim.PACKAGES)
 FORK_COMMANDS = (sys.executable, "-c", "from tests.support.forked import serve_commands; serve_commands()")
 FORK_BOARDS = (
@@ -38,15 +40,16 @@ FORK_BOARDS = (
     "import sys; sys.path.append(sys.argv.pop(1)); from tests.support.forked import serve_boards; serve_boards()",
     sim.PACKAGES,
 )
-# The process that is forked for programs that begin so.
-FORKED = {FASTFLIGHT: FORK_COMMANDS, BOARD: FORK_BOARDS}
+# The process that is forked for programs that begin so: modules of these packages, and boards.
+FORKED = {MODULE: FORK_COMMANDS, BOARD: FORK_BOARDS}
+PACKAGES = ("fastflight", "fastflight_benchmark", "tests")
 _PR_SET_CHILD_SUBREAPER = 36
 # Of all processes that are forked: who adopts orphans adopts all of them.
 _lock = threading.Lock()
 
 
 class Command(subprocess.Popen[Any]):
-    """A process as `subprocess.Popen` starts it, or forked if it is a command of fastflight or a simulated board.
+    """A process as `subprocess.Popen` starts it, or forked if it is a module of ours or a simulated board.
 
     With `start_new_session`, a terminal that is its standard input becomes its controlling terminal.
     """
@@ -54,7 +57,8 @@ class Command(subprocess.Popen[Any]):
     def _execute_child(self, args: Sequence[str], *more: Any) -> None:
         words = tuple(args)
         program = next((each for each in FORKED if words[: len(each)] == each), None)
-        if sys.platform != "linux" or program is None:
+        other = program == MODULE and words[2].partition(".")[0] not in PACKAGES
+        if sys.platform != "linux" or program is None or other:
             super()._execute_child(args, *more)  # type: ignore[misc]
             return
         folder, environment, handles, new_session = more[4], more[5], more[9:15], more[20]
@@ -135,11 +139,19 @@ def forks(program: tuple[str, ...]) -> Forks:
 def forked_boards() -> Iterator[None]:
     """Until the block ends, servers of this process fork their simulated boards."""
     opened = [forks(program) for program in FORKED]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sim, "subprocess", SimpleNamespace(**{**vars(subprocess), "Popen": Command}))
+    with forking(sim, simulated):
         yield
     for each in opened:
         each.close()
+
+
+@contextmanager
+def forking(*modules: ModuleType) -> Iterator[None]:
+    """Until the block ends, what these modules start with `subprocess` are `Command`s."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module in modules:
+            patch.setattr(module, "subprocess", SimpleNamespace(**{**vars(subprocess), "Popen": Command}))
+        yield
 
 
 def _adopt(orphans: bool) -> None:

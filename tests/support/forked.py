@@ -34,14 +34,14 @@ MOST_BYTES = 1 << 17
 
 
 def serve_commands() -> None:
-    """Become `python -m fastflight` for each order."""
+    """Become `python -m` with the words of each order: a module, and its arguments."""
     importlib.import_module("fastflight.cli.entry").choose_pool(os.environ, sys.platform)
     for module in COMMANDS:
         importlib.import_module(module)
     commands = importlib.import_module("fastflight.cli.main")
     for name in commands.COMMANDS:
         commands.load(name)
-    become(lambda: runpy.run_module("fastflight", run_name="__main__", alter_sys=True))
+    become(lambda: runpy.run_module(sys.argv.pop(1), run_name="__main__", alter_sys=True))
 
 
 def serve_boards() -> None:
