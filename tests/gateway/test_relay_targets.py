@@ -197,16 +197,20 @@ EVASIONS = [
 ]
 
 
-@pytest.mark.parametrize(("rule", "target"), EVASIONS)
-def test_what_only_looks_like_it_is_refused(rule: str, target: str) -> None:
-    with pytest.raises(RequestError):
+def test_what_only_looks_like_it_is_refused() -> None:
+    assert [case for case in EVASIONS if not is_refused(*case)] == []
+
+
+def test_a_listed_name_leads_to_no_place_that_whoever_answers_for_it_chose() -> None:
+    assert [name for name in LED if not is_refused(f"{name}:23", f"{name}:23")] == []
+
+
+def is_refused(rule: str, target: str) -> bool:
+    try:
         resolved([rule], target)
-
-
-@pytest.mark.parametrize("name", LED)
-def test_a_listed_name_leads_to_no_place_that_whoever_answers_for_it_chose(name: str) -> None:
-    with pytest.raises(RequestError):
-        resolved([f"{name}:23"], f"{name}:23")
+    except RequestError:
+        return True
+    return False
 
 
 def test_of_several_addresses_those_that_are_allowed_are_connected_to() -> None:
