@@ -25,9 +25,15 @@ LONG = 60.0
 
 
 @pytest.fixture(scope="module")
-def http() -> Iterator[httpx.Client]:
-    with serving(demo="sim:?telemetry=0") as running, httpx.Client(base_url=str(running.http), timeout=LONG) as client:
-        client.post("/sql", content=QUERY)  # starts what stays
+def address() -> Iterator[str]:
+    with serving(demo="sim:?telemetry=0") as running:
+        httpx.post(f"{running.http}/sql", content=QUERY, timeout=LONG)  # starts what stays
+        yield str(running.http)
+
+
+@pytest.fixture
+def http(address: str) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=address, timeout=LONG) as client:
         yield client
 
 
