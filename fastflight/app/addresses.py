@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from fastflight.client.answers import DEFAULT_LOCATION
 from fastflight.errors import RequestError
+from fastflight.transport.url_parts import is_loopback
 
 PLAIN = ("grpc", "grpc+tcp")
 ENCRYPTED = "grpc+tls"
@@ -59,16 +60,6 @@ def check_location(location: str, *, tls: bool, tokens: bool) -> None:
 def fix(netloc: str) -> str:
     """The options that `serve` needs to listen at `netloc` for other computers."""
     return f"--server {ENCRYPTED}://{netloc} --tls-cert server.pem --tls-key server.key --tokens tokens.json"
-
-
-def is_loopback(host: str) -> bool:
-    """Whether `host` is `localhost` or a loopback address. Other names are not looked up."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def check_host(host: str) -> None:

@@ -1,10 +1,13 @@
-"""Commands that run a short piece of fastflight's own code on a board: `df`, `rtc`, `bootloader`; and `soft-reset`."""
+"""Commands on a whole board: `info`, `df`, `rtc`, `reset`, `soft-reset`, `bootloader`.
+
+`df`, `rtc` and `bootloader` run fastflight's own code on it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -64,6 +67,35 @@ except ImportError:
 BOOTLOADER = "import machine\nmachine.bootloader()"
 # A board in its bootloader is silent; one that is connected by USB goes away at once.
 BOOTLOADER_SECONDS = 2.0
+
+
+@interruptible
+@with_device_options
+def info(
+    device: DeviceName = None, interrupt: Interrupt = False, json: AsJson = False, server: Server = DEFAULT_SERVER
+) -> None:
+    """Show a board's firmware, memory, storage and features."""
+    with server.boards() as boards, opened(boards, device, interrupt=interrupt) as board:
+        facts = board.info()
+    if json:
+        screen.as_json(facts)
+        return
+    width = max(map(len, facts), default=0)
+    for key, value in facts.items():
+        screen.line(f"{key.replace('_', ' '):{width}}  {_format_value(value)}")
+
+
+@interruptible
+@with_device_options
+def reset(
+    device: DeviceName = None,
+    hard: Annotated[bool, typer.Option("--hard", help="Restart the chip, not only its program.")] = False,
+    interrupt: Interrupt = False,
+    server: Server = DEFAULT_SERVER,
+) -> None:
+    """Restart a device."""
+    with server.boards() as boards, opened(boards, device, interrupt=interrupt) as board:
+        board.reset(hard=hard)
 
 
 @interruptible
@@ -170,3 +202,13 @@ def _clock(board: Board) -> datetime:
     except (ValueError, OverflowError) as error:
         said = " ".join(answer)[:80]
         raise DataError(f"its clock shows no valid time: {said}", where=board.name, hint="Set it: --set") from error
+
+
+def _format_value(value: Any) -> str:
+    if value is None or value == "":
+        return "unknown"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list | tuple):
+        return screen.printable(", ".join(map(str, value)))
+    return screen.printable(str(value))

@@ -9,11 +9,11 @@ Only allowed origins get CORS headers (fetch standard), each only its own, never
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Iterable
 
 from fastflight.gateway.asgi import Header
 from fastflight.gateway.errors import HttpRefusal
+from fastflight.transport.url_parts import is_loopback
 
 # Host headers whose verdict is cached; there are few spellings of one address.
 MAX_KNOWN_HOSTS = 64
@@ -91,7 +91,7 @@ class OriginPolicy:
         known = self._known.get(host)
         if known is None:
             name = _name_of(host.decode("latin-1"))
-            known = name in self._hosts or _is_loopback(name)
+            known = name in self._hosts or is_loopback(name)
             if len(self._known) < MAX_KNOWN_HOSTS:
                 self._known[host] = known
         return known
@@ -108,15 +108,6 @@ def _name_of(host: str) -> str:
     if not bracket:
         name = host.rpartition(":")[0] or host
     return name.lower()
-
-
-def _is_loopback(name: str) -> bool:
-    if name == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(name).is_loopback
-    except ValueError:
-        return False
 
 
 def is_preflight(method: str, headers: Iterable[Header]) -> bool:

@@ -1,10 +1,11 @@
 """Reads the parts of a device URL, for the transports: each has a function `parse` for the URLs of its kind.
 
-All functions take the public URL, which is all that an error contains, and raise `RequestError`.
+Functions on URLs take the public URL, which is all that an error contains, and raise `RequestError`.
 """
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Mapping
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -98,3 +99,11 @@ def flag(url: str, name: str, value: str | None) -> bool | None:
 def bad(url: str, what: str) -> RequestError:
     """Return the error for a URL in which something is wrong."""
     return RequestError(what, where=f"device URL {url!r}", hint=f"Write it like one of: {EXAMPLES}")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether `host` is `localhost` or a loopback address. Other names are not looked up."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
