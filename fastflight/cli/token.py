@@ -121,16 +121,9 @@ def list_(file: File = None, json: AsJson = False) -> None:
         }
         for token in book.tokens
     ]
+    of_certificates = {"id": None, "created": None, "expires": None, "expired": False}
     entries += [
-        {
-            "id": None,
-            "name": certificate.name,
-            "scopes": " ".join(map(str, certificate.scopes)),
-            "created": None,
-            "expires": None,
-            "expired": False,
-        }
-        for certificate in book.certificates
+        {**of_certificates, "name": each.name, "scopes": " ".join(map(str, each.scopes))} for each in book.certificates
     ]
     if json:
         screen.as_json(entries)

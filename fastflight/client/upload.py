@@ -37,7 +37,7 @@ AHEAD_BATCHES = 2
 
 
 class Upload:
-    """One write; a `Work`. `run` returns when the device has the file; `give_up` makes it raise `Stopped` instead."""
+    """One write. `run` returns when the device has the file; `give_up` makes it raise `Stopped` instead."""
 
     def __init__(
         self,
