@@ -4,8 +4,8 @@
 are found as on the live page: in lines of JSON and CSV. A gap in the output is a gap in the lines of the plot.
 
 One thread reads; the thread that displays draws what has arrived, so that an interrupt ends the plot at once and slow
-drawing does not slow down reading. Both are over when the cell is. `await client.live("demo")`
-lets other tasks of the event loop run between two pictures.
+drawing does not slow down reading. Both are over when the cell is. With `await client.live("demo")` a thread draws, and
+other tasks of the event loop run.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def live_plot(
 class LivePlot:
     """What `client.live` returns. Display it in a notebook, or let it be the last line of a cell.
 
-    A plot that is displayed holds the event loop until its end. `await` it to let other tasks run between two pictures.
+    A plot that is displayed holds the event loop until its end. `await` it to let other tasks run.
     """
 
     def __init__(
@@ -132,7 +132,7 @@ class LivePlot:
             try:
                 while not numbers.ended.is_set():
                     await asyncio.sleep(every)
-                    show(numbers.picture())
+                    show(await off_loop(numbers.picture))
             finally:
                 await unbroken(off_loop(numbers.stop))
                 show(numbers.picture())
@@ -219,13 +219,10 @@ class Numbers:
         if found:
             nothing = f"choose one of the columns {', '.join(found)}"
         title = f"{self._device}: {quantity(self._lines, 'line')}, {quantity(gaps, 'gap')}, {self._state}"
-        import matplotlib
-
+        # For this module alone, and not for a block: other threads may change the filters meanwhile.
+        warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning, re.escape(__name__))
         file = BytesIO()
-        with matplotlib.rc_context({"date.converter": "concise"}), warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # characters that the font does not have
-            figure = draw(visible(title), [*map(visible, names)], series, visible(nothing))
-            figure.savefig(file, format="png")
+        draw(visible(title), [*map(visible, names)], series, visible(nothing)).savefig(file, format="png")
         return {"image/png": b64encode(file.getvalue()).decode(), "text/plain": visible(title)}
 
     def drawn(self) -> list[str]:
@@ -253,6 +250,7 @@ def draw(
     title: str, names: Sequence[str], series: Sequence[tuple[list[datetime], list[float]]], nothing: str
 ) -> Figure:
     """Draw a plot for each of the `series`, below each other with one axis of times; if there is none, `nothing`."""
+    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
     from matplotlib.figure import Figure
 
     number = max(1, len(series))
@@ -270,6 +268,9 @@ def draw(
         axes.grid(alpha=0.3)
     if series:
         rows[-1].set_xlabel("time (UTC)")
+        locator = AutoDateLocator()  # type: ignore[no-untyped-call]
+        rows[-1].xaxis.set_major_locator(locator)
+        rows[-1].xaxis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
     else:
         rows[0].set_axis_off()
         rows[0].text(0.5, 0.5, fill(nothing, 100), ha="center", transform=rows[0].transAxes, parse_math=False)

@@ -81,15 +81,6 @@ def test_each_suite_has_a_run() -> None:
 
 
 @pytest.fixture(scope="session")
-def fonts() -> None:
-    """Draws once: matplotlib keeps the files of its fonts open, which is no leak of the test that draws first."""
-    figure, axes = plt.subplots()
-    axes.set_title("any text")
-    figure.savefig(io.BytesIO(), dpi=plots.DPI)
-    plt.close(figure)
-
-
-@pytest.fixture(scope="session")
 def queries() -> None:
     """Queries once: DuckDB and the driver of ADBC open descriptors when they are first used, and keep them."""
     with duckdb.connect() as local:
@@ -106,7 +97,7 @@ def _processes_start_at_once() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_a_suite_runs(name: str, tmp_path: Path, fonts: None, queries: None) -> None:
+def test_a_suite_runs(name: str, tmp_path: Path, queries: None) -> None:
     settings, only, contenders = RUNS[name]
     found = quick(SUITES[name], settings, only)
 
@@ -133,7 +124,7 @@ def test_a_source_of_the_users_own_is_measured_beside_itself(monkeypatch: pytest
     assert {row.contender for row in found.of("rate")} == {"alone", "sync", "async"}
 
 
-def test_no_legend_is_cut_off(fonts: None) -> None:
+def test_no_legend_is_cut_off() -> None:
     for figure in plots.figures(performance_page.stored("requests")).values():
         figure.canvas.draw()
         assert figure.legends[0].get_window_extent().x1 <= figure.bbox.x1

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
 
-import pyarrow as pa
 import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
 from fastflight.cli.main import app
-from fastflight.cli.plot import draw
 from fastflight.client import FastFlightClient
 from tests.support.servers import serving
 
@@ -29,13 +26,6 @@ def demo_server() -> Iterator[str]:
         with FastFlightClient(running.location) as client:
             client.info("demo")  # opens the board's line, which stays open: no leak of the test that comes first
         yield running.location
-
-
-@pytest.fixture(scope="session")
-def fonts_are_open(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """matplotlib keeps the files of the fonts that it has used for the life of the process."""
-    rows = pa.table({"time": [datetime(2026, 1, 1, tzinfo=UTC)], "a": [1.0], "b": [2.0]})
-    draw(rows, ["a", "b"], "demo", tmp_path_factory.mktemp("plot") / "first.png")
 
 
 @pytest.fixture(scope="module")

@@ -14,8 +14,6 @@ from typer.testing import CliRunner
 
 from fastflight.cli.main import app
 
-pytestmark = pytest.mark.usefixtures("fonts_are_open")
-
 CONTENT = b"1,21.5\n"
 SHA256 = "b3d36d6741cbb3eb64037180b575eee18e37c2ecb0eed040f1143a9ce7417a2e"
 

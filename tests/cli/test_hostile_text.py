@@ -27,8 +27,6 @@ pytest.importorskip("pty", reason="only a pseudo-terminal is one")
 from tests.support.servers import serving
 from tests.support.terminal import terminal  # it needs one
 
-pytestmark = pytest.mark.usefixtures("fonts_are_open")
-
 C1 = "".join(map(chr, range(0x80, 0xA0)))
 # Sets a title; clears the screen by ESC, and by the one character that some terminals take for it; shows another order.
 EVIL = f"x\x1b]0;mine\x07\x1b[2J\x9b2J\x7f\x08\r{C1}\u202e\u2066\u2028y"

@@ -21,9 +21,6 @@ def location() -> Iterator[str]:
     yield from demo_server()
 
 
-pytestmark = pytest.mark.usefixtures("fonts_are_open")
-
-
 def test_a_picture_of_two_columns(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "weather.png"
     arguments = ("--column", "temperature", "--column", "humidity", "--seconds", "1", "-o", str(path))

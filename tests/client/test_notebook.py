@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import json
 import math
 import socket
@@ -20,7 +19,7 @@ import pytest
 
 from fastflight import AsyncFastFlightClient, DeviceFile, FastFlightClient, FleetFile
 from fastflight.client import live, notebook
-from fastflight.client.live import LivePlot, Numbers, draw
+from fastflight.client.live import LivePlot, Numbers
 from fastflight.client.notebook import BAR_AFTER_SECONDS, MAX_LISTED, Bar, client_html
 from fastflight.errors import RequestError, TransportClosed, UnknownName
 from fastflight.gap import Gap
@@ -28,13 +27,6 @@ from fastflight.sources.session_rows import BYTES_SCHEMA
 from tests.support.servers import serving
 
 BEGAN = datetime(2026, 3, 1, tzinfo=UTC)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _fonts() -> None:
-    """Draw once: matplotlib keeps the files of its fonts open."""
-    with pytest.warns(UserWarning, match="missing from"):
-        draw("温", [], [], "").savefig(io.BytesIO())
 
 
 @pytest.fixture(scope="module")

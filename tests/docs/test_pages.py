@@ -151,8 +151,7 @@ def run_transcript(transcript: str, site: Site, comment: str) -> None:
         if re.fullmatch(r"fastflight get \S+", command):  # a table on a terminal, and bytes in a pipe
             assert run_at_terminal(command, here) == expected, command
             continue
-        # matplotlib keeps its fonts open.
-        if command.startswith("fastflight ") and "|" not in command and "fastflight plot" not in command:
+        if command.startswith("fastflight ") and "|" not in command:
             done = CliRunner().invoke(app, shlex.split(command)[1:], env=here)
             code, output = done.exit_code, done.output
         else:

@@ -34,6 +34,8 @@ _DATABASE = "/recordings.db"
 # libuv opens one for a loop when that makes its first stream, and keeps it until the loop is closed: it closes it to
 # have a descriptor for a connection that it must refuse.
 _SPARE = "/dev/null"
+# Of a font: matplotlib keeps some open for each thread that has drawn text.
+_FONT = ".ttf"
 _HELPERS = ("multiprocessing.resource_tracker", "multiprocessing.forkserver", "tests.support.forked")
 
 
@@ -98,7 +100,11 @@ def _descriptors() -> frozenset[tuple[int, str]]:
             target = os.readlink(f"{_PROCESS}/fd/{number}")
         except OSError:
             continue  # The descriptor that listed the folder, or one that was closed meanwhile.
-        if target not in ignored and not target.startswith("/proc/") and not target.endswith((_DATABASE, _SPARE)):
+        if (
+            target not in ignored
+            and not target.startswith("/proc/")
+            and not target.endswith((_DATABASE, _SPARE, _FONT))
+        ):
             found.add((int(number), target))
     return frozenset(found)
 
