@@ -22,7 +22,7 @@ from fastflight.tables.kinds import Kind, is_value, kind_of
 from fastflight.tables.schemas import MAX_COLUMNS
 from fastflight.tables.summary import shorten
 
-DELIMITERS = (",", "\t", ";", "|", " ")
+DELIMITERS = ("\t", ";", "|", ",", " ")
 # The text of a cell without its quotes, and whether it was quoted.
 Cell: TypeAlias = tuple[str, bool]
 # The delimiter of a table of one column whose cells may hold any other. The unit separator is in no text.
