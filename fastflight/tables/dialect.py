@@ -35,8 +35,10 @@ LINES_BEFORE_HEADER = 64
 HEADER_LINES = 3
 # The first cell of the data tables of Campbell loggers. The lines of names, units and processing follow.
 _TOA5 = "TOA5"
-_COMMA_NUMBER = re.compile(r"[+-]?[0-9]+,[0-9]+").fullmatch
-_POINT_NUMBER = re.compile(r"[+-]?[0-9]*\.[0-9]+").fullmatch
+_COMMA_NUMBER = re.compile(r"[+-]?[0-9]+,[0-9]+(?:[eE][+-]?[0-9]+)?").fullmatch
+_POINT_NUMBER = re.compile(r"[+-]?[0-9]*\.[0-9]+(?:[eE][+-]?[0-9]+)?").fullmatch
+# Dates and times of day as they are written anywhere.
+_CLOCK = re.compile(r"[0-9]{1,4}([-./:])[0-9]{1,2}(?:\1[0-9]{1,4})?(?:[ T][0-9:.,]+)?(?: ?[AaPp][Mm])?").fullmatch
 # The first line of a table that is written for Excel, which names the delimiter.
 _DECLARED = re.compile(r"sep=([,;\t| ])").fullmatch
 _NUMBER = re.compile(r"-?[0-9]+")
@@ -67,13 +69,14 @@ class Dialect:
         """Return whole rows without the blanks around their cells, if these are not part of the cells."""
         if not self.trim:
             return rows
-        gap = rb"[ \t]+" if self.delimiter == " " else rb"[ \t]*" + re.escape(self.delimiter.encode()) + rb"[ \t]*"
-        rows = re.sub(rb"[ \t]*(\r?\n)[ \t]*", rb"\1", rows.strip(b" \t"))
+        delimiter = self.delimiter.encode()
+        blank = b" " if delimiter == b"\t" else b"[ \\t]"
+        gap = rb"[ \t]+" if delimiter == b" " else blank + b"*" + re.escape(delimiter) + blank + b"*"
+        rows = re.sub(blank + rb"*(\r?\n)" + blank + b"*", rb"\1", rows.strip(b" " if delimiter == b"\t" else b" \t"))
         if self.quote.encode() not in rows:
-            return re.sub(gap, self.delimiter.encode(), rows)
+            return re.sub(gap, delimiter, rows)
         mark = re.escape(self.quote.encode())
         parts = mark + rb"[^" + mark + rb"]*+" + mark + rb"|" + gap
-        delimiter = self.delimiter.encode()
         return re.sub(parts, lambda part: part[0] if part[0].startswith(self.quote.encode()) else delimiter, rows)
 
     def cells(self, row: str) -> list[Cell]:
@@ -232,6 +235,11 @@ class _Candidate:
             return not other.is_better(self)
         return self.score > other.score
 
+    def has_decimal_commas(self) -> bool:
+        """Whether all rows are alike, and their commas are those of numbers."""
+        cells = [cell for row in self.rows[1:] or self.rows for cell in row if "," in cell]
+        return bool(cells) and all(len(row) == self.width for row in self.rows) and all(map(_COMMA_NUMBER, cells))
+
 
 def _delimited(texts: Sequence[str], options: TextOptions) -> Dialect:
     """Find delimiter, quote and blanks around delimiters.
@@ -243,6 +251,7 @@ def _delimited(texts: Sequence[str], options: TextOptions) -> Dialect:
     single = '"' not in "".join(texts) and sum(len(_SINGLE_QUOTED.findall(text)) for text in texts) > 1
     quote = "'" if single else '"'
     best: _Candidate | None = None
+    with_decimals: _Candidate | None = None
     joined = "\n".join(texts)
     for delimiter in () if options.delimiter else filter(joined.__contains__, DELIMITERS):
         dialect = replace(_dialect(delimiter, first, options), quote=quote)
@@ -256,6 +265,10 @@ def _delimited(texts: Sequence[str], options: TextOptions) -> Dialect:
         found = _Candidate(dialect, divided, width, _first_of_two(divided, width), score)
         if width > 1 and score > 0.25 and (best is None or found.is_better(best)):
             best = found
+        if width > 1 and with_decimals is None and found.has_decimal_commas():
+            with_decimals = found
+    if best is not None and best.dialect.delimiter == ",":
+        best = with_decimals or best
     dialect = best.dialect if best else _dialect(options.delimiter or _plain_delimiter(texts), first, options)
     if len(texts) > 1 and not options.delimiter and _is_one_column(texts, dialect, best.score if best else 0.25):
         dialect = Dialect(_plain_delimiter(texts))
@@ -391,6 +404,11 @@ def _header_of(
     first = next((i for i, row in enumerate(rows[:LINES_BEFORE_HEADER]) if len(row) == width), 0)
     while _ends_settings(first, body, rows, dialect.decimal):
         first += 1
+    start = first
+    while first + 1 < len(rows) and not any(rows[first]):
+        first += 1
+    if first > start and not (_are_names(rows[first], dialect.decimal) and len(rows[first]) == width):
+        return start, 0  # rows of empty cells, and no names below them
     if not _are_names(rows[first], dialect.decimal):
         if not first or not (len(rows[first - 1]) > 1 and _are_names(rows[first - 1], dialect.decimal)):
             return first, 0
@@ -411,10 +429,23 @@ def _ends_settings(at: int, body: Sequence[_Line], rows: Sequence[Sequence[str]]
 
 
 def _is_like_rows(row: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
-    """Whether a row differs from most rows below it in numbers alone, as `temp:20.5` does from `temp:20.6`."""
+    """Whether a row differs from most rows below it in numbers alone, as `temp:20.5` does from `temp:20.6`.
+
+    Or whether one of its cells is a date, a time of day or a truth value, as all below it.
+    """
+    for place, form in enumerate(map(_form, row)):
+        if form and {form} == {_form(each[place]) for each in below if each[place]}:
+            return True
     first, *others = ([_NUMBER.sub("0", cell) for cell in each] for each in (row, *below))
     same = others.count(first)
     return any(char.isdigit() for cell in row for char in cell) and same > 1 and 2 * same > len(below)
+
+
+def _form(cell: str) -> str:
+    """Return what a cell looks like, if it looks like a date, a time of day or a truth value."""
+    if kind_of(cell) == Kind.BOOL:
+        return "bool"
+    return "clock" if _CLOCK(cell) else ""
 
 
 def _titles(texts: Sequence[str], rows: Sequence[Sequence[str]], width: int, dialect: Dialect) -> int:
@@ -463,7 +494,7 @@ def _are_names(row: Sequence[str], decimal: str) -> bool:
     cells = [cell for cell in row if cell]
     if any(_is_measured(cell, decimal) for cell in cells):
         return False
-    return not cells or not all(is_value(cell, decimal) or is_value(cell) for cell in cells)
+    return bool(cells) and not all(is_value(cell, decimal) or is_value(cell) for cell in cells)
 
 
 def _is_measured(cell: str, decimal: str) -> bool:

@@ -46,7 +46,7 @@ CSV = [
     Case("a header without end", LONG, DataError, HEADER),
     Case("a header of an open quote", b'"n\n1\n', DataError, HEADER),
     Case("two columns of one name", b"n,n\n1,2\n", outcome=("n: int64, n_2: int64", [1], [])),
-    Case("two columns without name", b",\n1,2\n", outcome=("column_1: int64, column_2: int64", [1], [])),
+    Case("two columns without name", b",\n1,2\n", outcome=("column_1: int64, column_2: int64", [None, 1], [])),
     Case("a column too many", b",".join(b"c%d" % i for i in range(MAX_COLUMNS + 1)) + b"\n", DataError, f"{MAX_COLUMNS + 1} columns"),
     Case("a million columns", b"," * 1_000_000 + b"\n", DataError, "1000001 columns"),
     Case("a cell too many", b"n,m\n1,2,3\n4,5\n", outcome=("n: int64, m: int64", [4], ["the row has 3 cells, the header has 2"])),

@@ -220,6 +220,43 @@ CSV = {
     "a decimal comma after hundreds of whole numbers": (
         b"t;v\n" + b"1;20\n" * 300 + b'2;"20,5"\n', {"t": "int64", "v": "double"}, [20.0] * 300 + [20.5], {},
     ),
+    "decimal commas in numbers with an exponent": (
+        b"t|v\n1|1,5e-04\n2|2,5e-04\n", {"t": "int64", "v": "double"}, [1.5e-4, 2.5e-4], {},
+    ),
+    "no header, dates and decimal commas": (
+        b"01.02.2026 10:00;21,5\n01.02.2026 10:01;21,6\n", {"column_1": "string", "column_2": "double"}, [21.5, 21.6],
+        NO_HEADER,
+    ),
+    "no header, bars and decimal commas": (
+        b"10:00|10:00|55,21\n10:01|10:01|-3,84\n",
+        {"column_1": "string", "column_2": "string", "column_3": "double"}, [55.21, -3.84], NO_HEADER,
+    ),
+    "no header, a date and a text": (
+        b"2026-02-01,37,a\n2026-02-02,38,b\n", {"column_1": "date32[day]", "column_2": "int64", "column_3": "string"},
+        ["a", "b"], NO_HEADER,
+    ),
+    "no header, a time of day and an empty cell": (
+        b"10:00:00,,7\n10:01:00,5,8\n", {"column_1": "string", "column_2": "int64", "column_3": "int64"}, [7, 8],
+        NO_HEADER,
+    ),
+    "no header, a truth value": (
+        b"390,true,idle\n391,false,run\n", {"column_1": "int64", "column_2": "bool", "column_3": "string"},
+        ["idle", "run"], NO_HEADER,
+    ),
+    "dates as names above numbers": (
+        b"name,2026-01-01,2026-02-01\na,1,2\nb,3,4\n", {"name": "string", "2026-01-01": "int64", "2026-02-01": "int64"},
+        [2, 4], {},
+    ),
+    "no header, a row of empty cells": (
+        b",\n,\n7.5,2\n", {"column_1": "double", "column_2": "int64"}, [None, None, 2], NO_HEADER,
+    ),
+    "a row of empty cells above the names": (
+        b";;\nt;v;n\n1;2,5;3\n2;3,5;4\n", {"t": "int64", "v": "double", "n": "int64"}, [3, 4],
+        {"notes": ["1 line before the header skipped"]},
+    ),
+    "tabs, padded numbers and empty cells": (
+        b"a\tb\tc\n\t 5\t\n10\t\t 7\n\t  \t12\n", {"a": "int64", "b": "int64", "c": "int64"}, [None, 7, 12], {},
+    ),
     "columns of blanks": (b"a   b\n 1  2\n10 20\n", INTS, [2, 20], {}),
     "CR": (b"a,b\r1,2\r", INTS, [2], {}),
     "CRLF": (b"a,b\r\n1,2\r\n", INTS, [2], {}),
