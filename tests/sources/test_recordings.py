@@ -149,6 +149,9 @@ class UnlistedLogs:
     def take(self, buffer: Store) -> None:
         """Takes nothing over."""
 
+    def end_sweeps(self) -> None:
+        """Deletes nothing."""
+
     def close(self) -> None:
         """Has nothing to close."""
 
@@ -269,7 +272,7 @@ def test_several_devices_are_forgotten_at_the_same_time(tmp_path: Path) -> None:
     """In a cluster, each may wait some seconds until its rows are handed over."""
     both = threading.Barrier(2)
 
-    class Shared:
+    class Shared(UnlistedLogs):
         def drain(self, name: str) -> bool:
             both.wait(SOON)
             return False
