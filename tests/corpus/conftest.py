@@ -42,6 +42,7 @@ class Edges:
     location: str
     client: flight.FlightClient
     http: httpx.Client
+    cases: int = 0
 
     def refused(self, case: Case, error: Exception) -> None:
         """By Flight: the class that our error's name or code says, its text, and nothing of the host."""
@@ -65,6 +66,12 @@ class Edges:
         assert told["code"].startswith(case.error.code), told
         assert case.says in told["text"], told
         discreet(told["text"])
+
+    def goes_on(self) -> None:
+        """After a case: `whole`, for each tenth."""
+        self.cases += 1
+        if self.cases % 10 == 0:
+            self.whole()
 
     def whole(self) -> None:
         """Whatever came before: the server answers a good request, and the file is as it was."""
@@ -108,3 +115,4 @@ def edges(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Edges]:
         running = Edges(folder, location, client, http)
         running.whole()  # the board is open: what it keeps open is not a test's
         yield running
+        running.whole()

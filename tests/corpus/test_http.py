@@ -18,7 +18,7 @@ SOON = 60.0
 @pytest.fixture(autouse=True)
 def _alive(edges: Edges) -> Iterator[None]:
     yield
-    edges.whole()
+    edges.goes_on()
 
 
 def said(edges: Edges, data: bytes) -> bytes:

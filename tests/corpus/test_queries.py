@@ -45,7 +45,7 @@ def test_queries_without_end_reach_their_limits_and_disturb_no_other(tmp_path: P
         answers: list[object] = []
 
         def ask() -> None:
-            while not ended.is_set():
+            while not ended.wait(0.05):
                 with contextlib.suppress(QueryLimit):
                     answers.append(sql.rows('select sum(v) as total from demo."a.csv"'))
 

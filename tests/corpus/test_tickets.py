@@ -16,7 +16,7 @@ from .conftest import Edges
 @pytest.fixture(autouse=True)
 def _alive(edges: Edges) -> Iterator[None]:
     yield
-    edges.whole()
+    edges.goes_on()
 
 
 # What fails when its answer has begun breaks off by HTTP: that is another test's.
