@@ -138,27 +138,6 @@ def test_reading_begins_at_an_offset(board: BoardServer, mode: str, offset: int)
 @pytest.mark.parametrize(
     ("keys", "says"),
     [
-        ({"offset": -1}, "offset"),
-        ({"offset": 2**40}, "offset"),
-        ({"offset": "1"}, "offset"),
-        ({"format": "csv", "offset": 5}, "csv is read from its beginning"),
-        ({"resume": True}, "resume: only a write takes this"),
-        ({"sha256": "0" * 64}, "sha256: only a write takes this"),
-        ({"sha256": "x"}, "sha256"),
-        ({"if_match": "*"}, "if_match: only a write takes this"),
-        ({"transfer": "binery"}, "Did you mean 'binary'?"),
-        ({"deflate": 1}, "deflate"),
-    ],
-)
-def test_bad_keys_of_a_read_are_named(board: BoardServer, keys: dict[str, Any], says: str) -> None:
-    error = board.get(**{**FILE, "path": "/log.bin", **keys}).error
-    assert isinstance(error, pa.ArrowInvalid)
-    assert says in str(error)
-
-
-@pytest.mark.parametrize(
-    ("keys", "says"),
-    [
         ({"offset": 5}, "offset: only reading begins at an offset"),
         ({"format": "csv", "resume": True}, "a write of csv cannot be resumed"),
         ({"resume": 1}, "resume"),
