@@ -151,10 +151,14 @@ class Recording:
             min((one.first_time for one in each if one.first_time is not None), default=None),
             max((one.last_time for one in each if one.last_time is not None), default=None),
             sum(one.lost for one in each),
-            tuple(damage for one in each for damage in one.damage),
+            self.damage(),
             sum(one.gaps for one in each),
             max((one.newest_gap for one in each if one.newest_gap), key=lambda gap: gap.first, default=None),
         )
+
+    def damage(self) -> tuple[str, ...]:
+        """As `Log.damage`."""
+        return tuple(damage for log in self._logs for damage in log.damage())
 
     def extents(self, wanted: Range = EVERYTHING) -> list[Extent]:
         """As `Log.extents`, in the order of their ends."""

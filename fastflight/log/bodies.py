@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fastflight.errors import DataError
-from fastflight.log.values import LOG_SCHEMA, Entry
+from fastflight.log.values import LOG_SCHEMA, Entry, NumberedRows
 
 # The most bytes of a batch. Recorders append far less.
 MAX_BODY_BYTES = 64 * 1024 * 1024
@@ -67,20 +67,39 @@ def numbers_of(firsts: Sequence[int], lengths: Sequence[int]) -> np.ndarray[Any,
     return numbers
 
 
-def decode(data: bytes, crc: int, file_of: int | None = None) -> pa.RecordBatch | None:
-    """Return the rows in a body as a batch of `TAIL_SCHEMA`; None if it is damaged.
+class DecodedBody:
+    """The rows in a body. `keyed` has them with their logs and numbers, as a batch of `TAIL_SCHEMA`."""
 
-    `file_of` is the number of the log of a Parquet file.
-    """
+    def __init__(self, keyed: pa.RecordBatch) -> None:
+        self.keyed = keyed
+        self._rows = pa.RecordBatch.from_arrays(keyed.columns[2:], schema=LOG_SCHEMA)
+        self._logs, self._numbers = (column.to_numpy() for column in keyed.columns[:2])
+        data = keyed.column("data")
+        # Where the bytes of each row begin in the column, and the end of the last.
+        self._offsets = np.frombuffer(data.buffers()[1], np.int32, keyed.num_rows + 1, data.offset * 4)
+
+    def rows(self, log: int, at: int, first: int, count: int) -> NumberedRows | None:
+        """Return `count` rows of a log from row `at` on; None if other rows than those are there."""
+        last = at + count - 1
+        if not 0 <= at <= last < len(self._logs):
+            return None
+        logs, numbers = self._logs, self._numbers
+        if not (logs[at] == logs[last] == log and numbers[at] == first and numbers[last] == first + count - 1):
+            return None
+        return NumberedRows(first, self._rows.slice(at, count), int(self._offsets[last + 1] - self._offsets[at]))
+
+
+def decode(data: bytes, crc: int, file_of: int | None = None) -> DecodedBody | None:
+    """Return the rows in a body; None if it is damaged. `file_of` is the number of the log of a Parquet file."""
     if crc32(data) != crc:
         return None
     try:
         if file_of is None:
-            return pa.ipc.read_record_batch(pa.py_buffer(data), TAIL_SCHEMA)
+            return DecodedBody(pa.ipc.read_record_batch(pa.py_buffer(data), TAIL_SCHEMA))
         rows = one_batch(pq.read_table(pa.BufferReader(data), use_threads=False).cast(FILE_SCHEMA))
         logs = pa.repeat(pa.scalar(file_of, pa.int32()), rows.num_rows)
         columns = [logs, rows.column(1).cast(pa.int64()), *rows.columns[2:]]
-        return pa.RecordBatch.from_arrays(columns, schema=TAIL_SCHEMA)
+        return DecodedBody(pa.RecordBatch.from_arrays(columns, schema=TAIL_SCHEMA))
     except (pa.ArrowException, OSError, ValueError):
         return None
 
@@ -100,19 +119,6 @@ def log_of(file: bytes) -> str:
     """Return the name of the log that a Parquet file has rows of. `ValueError` or `ArrowException` for another file."""
     (name,) = pq.read_table(pa.BufferReader(file), columns=[LOG_COLUMN]).column(0).unique().to_pylist()
     return str(name)
-
-
-def rows_in(body: pa.RecordBatch, log: int, at: int, first: int, count: int) -> pa.RecordBatch | None:
-    """Return `count` rows of a log from row `at` of a body on; None if other rows than those are there."""
-    last = at + count - 1
-    if not 0 <= at <= last < body.num_rows:
-        return None
-    logs, numbers = body.column(0), body.column(1)
-    ends = (logs[at].as_py(), logs[last].as_py(), numbers[at].as_py(), numbers[last].as_py())
-    if ends != (log, log, first, first + count - 1):
-        return None
-    columns = [column.slice(at, count) for column in body.columns[2:]]
-    return pa.RecordBatch.from_arrays(columns, schema=LOG_SCHEMA)
 
 
 def runs_of(body: pa.RecordBatch) -> list[tuple[int, int, int, int]]:
@@ -138,7 +144,7 @@ def entries_of(rows: pa.RecordBatch, body: int, size: int) -> list[tuple[int, En
 
 def joined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     """Return the rows of several batches as one batch."""
-    return batches[0] if len(batches) == 1 else one_batch(pa.Table.from_batches(batches))
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 
 def one_batch(table: pa.Table) -> pa.RecordBatch:

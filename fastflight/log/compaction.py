@@ -120,12 +120,12 @@ def _replace(store: Store, bodies: Sequence[BodyRow], on_batch: Callable[[], obj
         store.check()
         on_batch()
         try:
-            rows = store.content.body(body.id)
+            decoded = store.content.body(body.id)
         except Gone:
             continue
-        if rows is not None:
+        if decoded is not None:
             intact.append(body)
-            read.append(rows)
+            read.append(decoded.keyed)
     if not read:
         return []
     every = joined(read)
@@ -141,6 +141,6 @@ def _new(log: int, rows: pa.RecordBatch, name: str) -> NewBody:
         return NewBody(log, rows, rows.serialize().to_pybytes(), is_file=False)
     data = to_parquet(name, rows)
     back = decode(data, crc32(data), log)
-    if back is None or not back.equals(rows):
+    if back is None or not back.keyed.equals(rows):
         raise StorageError("Parquet has changed the rows", where=name, hint="This is a defect: report it")
     return NewBody(log, rows, data, is_file=True)

@@ -56,9 +56,12 @@ NO_CRC = -1
 PAGE = 512
 
 _ENTRIES = """
-select first, rows, first_time, last_time, body, at, bytes, why, seal from entries where log = :log and first < :high
-    and first >= coalesce((select max(first) from entries where log = :log and first <= :low), :low)
-order by first, rows limit :limit
+select logs.first, found.* from logs left join (
+    select first, rows, first_time, last_time, body, at, bytes, why, seal from entries
+    where log = :log and first < :high
+        and first >= coalesce((select max(first) from entries where log = :log and first <= :low), :low)
+    order by first, rows limit :limit
+) as found where id = :log order by found.first, found.rows
 """
 _LOGS = """
 select id, name, first,
@@ -167,14 +170,10 @@ class Database:
         They are the first ones with numbers from `low` on and below `high`, in order; maybe one before them. An entry
         whose seal is broken is left out: its numbers are explained by nothing, so they are damaged.
         """
-        with self.reading() as connection:
-            connection.execute("begin")
-            row = connection.execute("select first from logs where id = ?", (log,)).fetchone()
-            asked = {"log": log, "low": low, "high": high, "limit": PAGE}
-            found = connection.execute(_ENTRIES, asked).fetchall()
-            connection.execute("commit")
-        entries = [Entry(*values) for *values, its_seal in found if its_seal == seal(log, values)]
-        return row[0] if row is not None else 0, entries
+        found = self.rows(_ENTRIES, {"log": log, "low": low, "high": high, "limit": PAGE})
+        # Without entries, there is one row that has only the number.
+        entries = [Entry(*values) for _, *values, its_seal in found if its_seal == seal(log, values)]
+        return found[0][0] if found else 0, entries
 
     def body(self, number: int) -> Body | None:
         """Return a body; None if there is none of that number any more. One in a damaged page has no content."""

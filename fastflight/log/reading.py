@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from fastflight.errors import UnknownName, nearest
 from fastflight.gap import Gap, Why, microseconds, moment
-from fastflight.log.bodies import decode, joined, rows_in
+from fastflight.log.bodies import DecodedBody, decode, joined
 from fastflight.log.database import PAGE, Database, LogRow
 from fastflight.log.disk import DATABASE, LocalDisk, failure
 from fastflight.log.values import (
@@ -79,13 +79,13 @@ class Content:
     def __init__(self, database: Database) -> None:
         self.database = database
         self.damaged: dict[tuple[int, int], str] = {}
-        self._cached: OrderedDict[int, pa.RecordBatch] = OrderedDict()
+        self._cached: OrderedDict[int, DecodedBody] = OrderedDict()
         self._cached_bytes = 0
         self._caching = threading.Lock()
         self._intact: set[int] = set()
 
-    def body(self, number: int) -> pa.RecordBatch | None:
-        """Return the rows of a body; None if it is damaged. Raises `Gone`."""
+    def body(self, number: int) -> DecodedBody | None:
+        """Return a body; None if it is damaged. Raises `Gone`."""
         if (cached := self._cached.get(number)) is not None:
             return cached
         stored = self.database.body(number)
@@ -99,10 +99,10 @@ class Content:
             if error.errno != errno.EIO:
                 raise failure(error, "reading the recordings") from error
             data = None  # a bad sector
-        rows = decode(data or b"", stored.crc, stored.log if stored.file is not None else None)
-        if rows is not None and stored.file is None and rows.nbytes <= CACHED_BYTES // 4:
-            self._keep(number, rows)
-        return rows
+        body = decode(data or b"", stored.crc, stored.log if stored.file is not None else None)
+        if body is not None and stored.file is None and body.keyed.nbytes <= CACHED_BYTES // 4:
+            self._keep(number, body)
+        return body
 
     def is_intact(self, number: int) -> bool:
         """Whether a Parquet file is there and has the bytes that were written. Looks once at each file."""
@@ -116,14 +116,14 @@ class Content:
         stored = self.database.body(number)
         return "" if stored is None else stored.place(number)
 
-    def _keep(self, number: int, rows: pa.RecordBatch) -> None:
+    def _keep(self, number: int, body: DecodedBody) -> None:
         with self._caching:
             if number in self._cached:
                 return
-            self._cached[number] = rows
-            self._cached_bytes += rows.nbytes
+            self._cached[number] = body
+            self._cached_bytes += body.keyed.nbytes
             while self._cached_bytes > CACHED_BYTES:
-                self._cached_bytes -= self._cached.popitem(last=False)[1].nbytes
+                self._cached_bytes -= self._cached.popitem(last=False)[1].keyed.nbytes
 
 
 class LogReader:
@@ -150,7 +150,7 @@ class LogReader:
         ((rows, size, first_time, last_time, unused, gaps),) = self._content.database.rows(_STATISTICS, asked)
         newest = [gap_of(Entry(*row)) for row in self._content.database.rows(_NEWEST_GAP, asked)] if gaps else []
         cleared = [Gap(0, first - 1, Why.CLEARED)] if first else []
-        damage = tuple(place for (log, _), place in list(self._content.damaged.items()) if log == self.id)
+        damage = self.damage()
         return LogStatistics(
             rows or 0,
             size or 0,
@@ -163,6 +163,10 @@ class LogReader:
             gaps + len(damage) + len(cleared),
             next(iter(newest + cleared), None),
         )
+
+    def damage(self) -> tuple[str, ...]:
+        """Return the damaged places with rows of this log that readings have found."""
+        return tuple(place for (log, _), place in list(self._content.damaged.items()) if log == self.id)
 
     def extents(self, wanted: Range = EVERYTHING) -> list[Extent]:
         """Return where the rows of a range are now, in order: one extent for each Parquet file, one for the others."""
@@ -241,8 +245,8 @@ class LogReader:
                             gone_at = low
                             break  # ask again where the rows are now
                         body = None
-                    rows = None if body is None else rows_in(body, self.id, entry.at, low, entry.rows)
-                    yield self._damaged(entry) if rows is None else NumberedRows(low, rows)
+                    rows = None if body is None else body.rows(self.id, entry.at, low, entry.rows)
+                    yield self._damaged(entry) if rows is None else rows
                 low, begun = entry.end, True
 
     def _entries(self, low: int, end: int, reported: int = -1) -> Iterator[Entry]:
@@ -358,7 +362,7 @@ def _in_time(items: Iterable[NumberedRows | Gap | None], start: int, stop: int) 
             inside = bool(within[-1])
             for at, until in pairwise([0, *(np.flatnonzero(np.diff(within)) + 1).tolist(), len(within)]):
                 if within[at]:
-                    yield NumberedRows(item.first + at, item.batch.slice(at, until - at))
+                    yield NumberedRows(item.first + at, item.batch.slice(at, until - at), item.bytes)
 
 
 def _joined(items: Iterable[NumberedRows | Gap | None]) -> Iterator[NumberedRows | Gap]:
@@ -369,15 +373,15 @@ def _joined(items: Iterable[NumberedRows | Gap | None]) -> Iterator[NumberedRows
         if waiting and (
             not isinstance(item, NumberedRows)
             or item.first != waiting[-1].last + 1
-            or size + item.batch.nbytes > JOINED_BYTES
+            or size + item.bytes > JOINED_BYTES
             or len(waiting) >= PAGE
         ):
-            yield NumberedRows(waiting[0].first, joined([each.batch for each in waiting]))
+            yield NumberedRows(waiting[0].first, joined([each.batch for each in waiting]), size)
             waiting, size = [], 0
         if isinstance(item, NumberedRows):
             waiting.append(item)
-            size += item.batch.nbytes
+            size += item.bytes
         elif item is not None:
             yield item
     if waiting:
-        yield NumberedRows(waiting[0].first, joined([each.batch for each in waiting]))
+        yield NumberedRows(waiting[0].first, joined([each.batch for each in waiting]), size)

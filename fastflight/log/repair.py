@@ -60,9 +60,9 @@ def repair(connection: sqlite3.Connection, disk: LocalDisk) -> None:
     connection.executemany("update logs set next = max(next, ?2) where id = ?1", ends.items())
     for body, log, crc, size, file, data in connection.execute(_CONTENTS):
         with contextlib.suppress(OSError, TypeError, ValueError):  # a file that is gone, or a changed value
-            rows = decode(disk.read(file) if file else data, crc, log if file else None)
-            if rows is not None:
-                put_entries(connection, entries_of(rows, body, size))
+            decoded = decode(disk.read(file) if file else data, crc, log if file else None)
+            if decoded is not None:
+                put_entries(connection, entries_of(decoded.keyed, body, size))
     if not has_all_gaps:
         for log, first, start, stop in connection.execute(_TIMES).fetchall():
             put_entries(connection, [(log, Entry(first, 0, start, stop, why=Why.DAMAGED.value))])

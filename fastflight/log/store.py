@@ -251,7 +251,7 @@ class Store:
             if found and size >= max_bytes:
                 break
             try:
-                rows = self.content.body(place.id)
+                body = self.content.body(place.id)
             except Gone:
                 if not self.content.place(place.id):
                     continue  # retention has deleted the body, or a compaction has replaced it
@@ -259,8 +259,8 @@ class Store:
                 return found or [StoredBody(place, problem)]
             except StorageError as error:
                 return found or [StoredBody(place, error)]
-            found.append(StoredBody(place, rows))
-            size += 0 if rows is None else int(rows.nbytes)
+            found.append(StoredBody(place, None if body is None else body.keyed))
+            size += 0 if body is None else int(body.keyed.nbytes)
         return found
 
     def ends(self, body: BodyPosition) -> dict[str, int]:

@@ -42,10 +42,14 @@ class Appended:
 
 @dataclass(frozen=True, slots=True)
 class NumberedRows:
-    """Rows of a log. The first row has the number `first`, the others follow without a hole."""
+    """Rows of a log. The first row has the number `first`, the others follow without a hole.
+
+    `bytes` is the size of their `data`, or more than that.
+    """
 
     first: int
     batch: pa.RecordBatch
+    bytes: int = 0
 
     @property
     def last(self) -> int:

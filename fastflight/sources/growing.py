@@ -5,7 +5,7 @@ The log stores a gap with the next row. Until there is one, it is the last of th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from dataclasses import replace
 
@@ -39,6 +39,10 @@ class GrowingRecording:
         if gap is None or found.next_seq > gap.first:
             return found
         return replace(found, lost=found.lost + (gap.rows or 0), gaps=found.gaps + 1, newest_gap=gap)
+
+    def damage(self) -> Sequence[str]:
+        """As `Log.damage`."""
+        return self._log.damage()
 
     def extents(self, wanted: Range = EVERYTHING) -> list[Extent]:
         """As `Log.extents`."""

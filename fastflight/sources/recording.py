@@ -10,11 +10,11 @@ loop's pool.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import structlog
 
@@ -22,9 +22,9 @@ from fastflight.errors import RequestError, TransportError
 from fastflight.gap import Gap, Why, microseconds
 from fastflight.log import Extent, LogStatistics, NumberedRows, Range, StoredRows
 from fastflight.service.requests import Recording
-from fastflight.service.source import Batches, Estimate, Noted, Part, Parts, Reading, Takes
+from fastflight.service.source import Batches, Estimate, Noted, Part, Parts, Reading, Summary, Takes
 from fastflight.sources.following import LIMIT
-from fastflight.sources.modes import Mode, TwoModeSource, begin
+from fastflight.sources.modes import Mode, TwoModeSource
 from fastflight.sources.recorded_rows import RecordedChunks, RecordedLines, chunks_of
 from fastflight.sources.session_lines import LINE_CUTS
 from fastflight.tables import LineParser
@@ -50,6 +50,8 @@ class Readable(Protocol):
     def read(self, wanted: Range = ...) -> Generator[NumberedRows | Gap, None, None]: ...
 
     def statistics(self) -> LogStatistics: ...
+
+    def damage(self) -> Sequence[str]: ...
 
     def extents(self, wanted: Range = ...) -> list[Extent]: ...
 
@@ -83,10 +85,9 @@ class RecordingSource(TwoModeSource[Recording]):
         self._listed = listed or store.log
 
     async def _open(self, request: Recording, mode: Mode) -> Reading:
-        rows, found, batches = await mode.run(self._begin, request)
-        reading = await begin(rows, mode.each(batches))
-        reading.summary = lambda: {"ended": LIMIT if rows.full else COMPLETE, **rows.summary(), **found}
-        return reading
+        begun = await mode.run(self._begin, request, discard=lambda begun: begun.batches.close())
+        rest = None if begun.found else mode.each(begun.batches)
+        return Reading(begun.rows.schema, rest, begun.summary, first=begun.first)
 
     def describe(self, request: Recording) -> Estimate:
         """Return the schema, and the number of rows if it is known.
@@ -152,23 +153,18 @@ class RecordingSource(TwoModeSource[Recording]):
             ]
         )
 
-    def _begin(self, request: Recording) -> tuple[Rows, dict[str, Any], Generator[Batches, None, None]]:
-        """Return the rows, what the store has found for the summary, and the batches.
-
-        `RequestError` for a request that is wrong, `UnknownName` for its name.
-        """
+    def _begin(self, request: Recording) -> _Begun:
+        """Read the first rows. `RequestError` for a request that is wrong, `UnknownName` for its name."""
         log, range_ = self._store.log(request.name), range_of(request)
         parser, end = self._parser(request)
         rows = _rows_of(request, parser)
         if end is not None:
             range_ = replace(range_, until_seq=end - 1 if range_.until_seq is None else min(range_.until_seq, end - 1))
-        extents = log.extents(range_)
-        # Places that cannot be read are known at the end.
-        stored = {"parts": len(extents), "bytes": sum(extent.bytes for extent in extents)}
-        found: dict[str, Any] = {"damage": [], "stored": stored}
         if isinstance(rows, RecordedLines):
             rows.begin(_begins_line(log, range_))
-        return rows, found, _batches(rows, found, log, range_)
+        found: dict[str, Any] = {}
+        batches = _batches(rows, found, log, range_)
+        return _Begun(rows, found, next(batches), batches)
 
     def _parser(self, request: Recording) -> tuple[LineParser | None, int | None]:
         if request.as_ is None:
@@ -179,6 +175,18 @@ class RecordingSource(TwoModeSource[Recording]):
                     "the rows of a device have a layout of their own", where=key, hint="Leave it out, or leave `as` out"
                 )
         return self._parsers(request.name)
+
+
+class _Begun(NamedTuple):
+    """A reading whose `first` rows have been read. `found` is empty until `batches` have been read to their end."""
+
+    rows: Rows
+    found: Mapping[str, Any]
+    first: Batches
+    batches: Generator[Batches, None, None]
+
+    def summary(self) -> Summary:
+        return {"ended": LIMIT if self.rows.full else COMPLETE, **self.rows.summary(), **self.found}
 
 
 def range_of(request: Recording) -> Range:
@@ -222,7 +230,6 @@ def _rows_of(request: Recording, parser: LineParser | None) -> Rows:
 
 
 def _batches(rows: Rows, found: dict[str, Any], log: Readable, range_: Range) -> Generator[Batches, None, None]:
-    yield []
     ready: Batches = []
     size = count = 0
     with closing(log.read(range_)) as items:
@@ -236,5 +243,5 @@ def _batches(rows: Rows, found: dict[str, Any], log: Readable, range_: Range) ->
             if size >= STEP_BYTES or count >= STEP_ITEMS:
                 yield ready
                 ready, size, count = [], 0, 0
-    found["damage"] = list(log.statistics().damage)
+    found["damage"] = list(log.damage())  # known now that everything was read
     yield ready + rows.finish()

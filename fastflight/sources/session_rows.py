@@ -41,7 +41,7 @@ _PLACE = [pa.field("seq", pa.uint64(), nullable=False), pa.field("time", TIME)]
 BYTES_SCHEMA = pa.schema(
     [
         *_PLACE,
-        pa.field("direction", pa.dictionary(pa.int8(), pa.string()), nullable=False),
+        pa.field("direction", pa.string(), nullable=False),
         pa.field("data", pa.binary(), nullable=False),
     ]
 )
@@ -219,10 +219,9 @@ class SessionRows:
         if self._lines is not None:
             text = [line.data.removesuffix(b"\r").decode("utf-8", "replace") for line in rows]
             return pa.record_batch([*_line_places(rows), pa.array(text, pa.string())], schema=self._all_columns)
-        codes = pa.array([DIRECTIONS.index(chunk.direction) for chunk in rows], pa.int8())
-        direction = pa.DictionaryArray.from_arrays(codes, pa.array(DIRECTIONS))
         places = _places([chunk.seq for chunk in rows], [known_time(chunk) for chunk in rows])
-        columns = [*places, direction, pa.array([chunk.data for chunk in rows], pa.binary())]
+        directions = pa.array([chunk.direction for chunk in rows], pa.string())
+        columns = [*places, directions, pa.array([chunk.data for chunk in rows], pa.binary())]
         if self._request.requests:
             columns.append(pa.array([chunk.request for chunk in rows], pa.bool_()))
         return pa.record_batch(columns, schema=self._all_columns)

@@ -168,6 +168,7 @@ class Tables:
         # In a cluster, the rows of a device that several servers have recorded are in no files.
         with closing(self._log_of(request.name).stored()) as stored:
             sizes = [file.stat().st_size for file in stored.files]
+            sizes += [extent.bytes for extent in self._log_of(request.name).extents(Range(from_seq=stored.end))]
             query = 'select "fastflight.seq" as seq, {}, direction, data where "fastflight.seq" between {} and {}'
             parquet = [
                 ([folder.link(file) for file in files], query.format(time, stored.first, stored.end - 1))
@@ -179,7 +180,7 @@ class Tables:
         arrow, _ = _write(reading, folder, check)
         newest = reading.summary()
         counts = {"gaps": stored.gaps + newest["gaps"], "lost": stored.lost + newest["lost"]}
-        parts = {"parts": len(sizes) + newest["stored"]["parts"], "bytes": sum(sizes) + newest["stored"]["bytes"]}
+        parts = {"parts": len(sizes), "bytes": sum(sizes)}
         return TableFiles(arrow, parts | {key: count for key, count in counts.items() if count}, parquet)
 
     def _gaps(self, request: Recording, folder: WorkerFolder, check: Callable[[], None]) -> TableFiles:
