@@ -22,20 +22,17 @@ from fastflight.log.store import Store
 from fastflight.log.values import (
     EVERYTHING,
     LOG_SCHEMA,
-    Appended,
     Extent,
     LogStatistics,
     NumberedRows,
     Range,
     StoredRows,
-    StoreStatistics,
 )
 from fastflight.log.writer import Ticket
 
 __all__ = [
     "EVERYTHING",
     "LOG_SCHEMA",
-    "Appended",
     "Extent",
     "Gap",
     "Log",
@@ -47,7 +44,6 @@ __all__ = [
     "Retention",
     "Store",
     "StoreReader",
-    "StoreStatistics",
     "StoredRows",
     "Ticket",
     "compact",

@@ -96,7 +96,7 @@ def decode(data: bytes, crc: int, file_of: int | None = None) -> DecodedBody | N
     try:
         if file_of is None:
             return DecodedBody(pa.ipc.read_record_batch(pa.py_buffer(data), TAIL_SCHEMA))
-        rows = one_batch(pq.read_table(pa.BufferReader(data), use_threads=False).cast(FILE_SCHEMA))
+        rows = joined(pq.read_table(pa.BufferReader(data), use_threads=False).cast(FILE_SCHEMA).to_batches())
         logs = pa.repeat(pa.scalar(file_of, pa.int32()), rows.num_rows)
         columns = [logs, rows.column(1).cast(pa.int64()), *rows.columns[2:]]
         return DecodedBody(pa.RecordBatch.from_arrays(columns, schema=TAIL_SCHEMA))
@@ -145,9 +145,3 @@ def entries_of(rows: pa.RecordBatch, body: int, size: int) -> list[tuple[int, En
 def joined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     """Return the rows of several batches as one batch."""
     return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
-
-
-def one_batch(table: pa.Table) -> pa.RecordBatch:
-    """Return the rows of a table as one batch."""
-    columns = [column.chunk(0) if column.num_chunks == 1 else column.combine_chunks() for column in table.columns]
-    return pa.RecordBatch.from_arrays(columns, schema=table.schema)

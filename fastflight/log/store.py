@@ -43,7 +43,7 @@ from fastflight.log.log import Log, NewRows
 from fastflight.log.reading import Content, Gone, gap_of
 from fastflight.log.repair import repair
 from fastflight.log.retention import Retention, RetentionCheck, end_of_first
-from fastflight.log.values import Entry, StoreStatistics
+from fastflight.log.values import Entry
 from fastflight.log.writer import Append, Commit, Ticket, Writer
 
 log = structlog.get_logger(__name__)
@@ -285,18 +285,10 @@ class Store:
         """How many groups of appends were stored since the store was opened."""
         return self._writer.commits
 
-    def statistics(self) -> StoreStatistics:
-        """Return the present statistics of the store."""
-        bodies = self.content.database.bodies()
-        with self._writer.changed:
-            return StoreStatistics(
-                bytes=sum(body.bytes for body in bodies),
-                files=sum(body.file is not None for body in bodies),
-                commits=self._writer.commits,
-                failed=self._writer.failed,
-                waiting_bytes=self._writer.waiting_bytes,
-                damage=tuple(dict.fromkeys(self.content.damaged.values())),
-            )
+    @property
+    def waiting_bytes(self) -> int:
+        """The size of the appends that wait for the disk."""
+        return self._writer.waiting_bytes
 
     def close(self) -> None:
         """Write the appends that wait, and close the store. `append` raises `Stopped` from then on.

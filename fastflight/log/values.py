@@ -33,14 +33,6 @@ LOG_SCHEMA = pa.schema(
 
 
 @dataclass(frozen=True, slots=True)
-class Appended:
-    """The numbers of the first and the last row that an append has made durable."""
-
-    first: int
-    last: int
-
-
-@dataclass(frozen=True, slots=True)
 class NumberedRows:
     """Rows of a log. The first row has the number `first`, the others follow without a hole.
 
@@ -164,18 +156,3 @@ class StoredRows:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-@dataclass(frozen=True, slots=True)
-class StoreStatistics:
-    """The whole store. `files` counts its Parquet files.
-
-    `commits` counts the groups written since it was opened, `failed` the appends that failed.
-    """
-
-    bytes: int
-    files: int
-    commits: int
-    failed: int
-    waiting_bytes: int
-    damage: tuple[str, ...]

@@ -25,7 +25,7 @@ from fastflight.errors import Stopped, StorageError
 from fastflight.log.bodies import TAIL_SCHEMA, joined, numbers_of
 from fastflight.log.database import prepare, put_body, put_entries
 from fastflight.log.disk import PROBLEMS, LocalDisk, failure, has_no_room, is_damage
-from fastflight.log.values import Appended, Entry
+from fastflight.log.values import Entry
 
 if TYPE_CHECKING:
     from fastflight.log.log import Log
@@ -65,7 +65,7 @@ class Ticket:
         """Whether the append has ended, so that `result` returns or raises at once."""
         return self._commit.done()
 
-    def result(self, timeout: float | None = None) -> Appended:
+    def result(self, timeout: float | None = None) -> None:
         """Wait until the rows are durable.
 
         Raises `StorageError` if the append failed, `TimeoutError` if it has not ended after `timeout` seconds.
@@ -79,7 +79,6 @@ class Ticket:
         if problem is not None:
             kind = type(problem).__name__
             raise StorageError(f"recording failed: {kind}", hint="This is a defect: report it")
-        return Appended(self.first, self.last)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +101,6 @@ class Writer:
         self.changed = threading.Condition()
         self.waiting_bytes = 0
         self.commits = 0
-        self.failed = 0
         # Whether a damaged page was found.
         self.is_damaged = False
         self._disk = disk
@@ -262,11 +260,9 @@ class Writer:
                     log.durable_end = entry.end
             else:
                 # Appends that were numbered after these rows cannot be stored without them.
-                refused = [log for log, _ in _of_rows((*items, *self._items))]
-                self.failed += len(refused)
                 if has_no_room(error) and self.full_since is None:
                     self.full_since = self._clock()
-                for log in refused:
+                for log, _ in _of_rows((*items, *self._items)):
                     log.next_seq = log.durable_end
                 self._items, self.waiting_bytes = [], 0
                 failed.append(self._commit)

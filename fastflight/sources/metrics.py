@@ -51,15 +51,14 @@ def recording_metrics(recordings: Recordings) -> Iterator[Metric]:
         for of, status in statuses
         if status.last_time is not None
     ]
-    store = recordings.store.statistics()
     yield family("fastflight_recording_rows", ((of, status.rows) for of, status in statuses))
     yield family("fastflight_recording_bytes", ((of, status.bytes) for of, status in statuses))
     yield family("fastflight_recording_age_seconds", ages)
     yield family("fastflight_recording_lost", ((of, status.lost) for of, status in statuses))
     yield family("fastflight_recording_failures_total", ((of, status.failures) for of, status in statuses))
     yield family("fastflight_recording_damage", ((of, len(status.damage)) for of, status in statuses))
-    yield single("fastflight_recordings_waiting_bytes", store.waiting_bytes)
-    yield single("fastflight_recordings_commits_total", store.commits)
+    yield single("fastflight_recordings_waiting_bytes", recordings.store.waiting_bytes)
+    yield single("fastflight_recordings_commits_total", recordings.store.commits)
 
 
 def _seconds(nanoseconds: float) -> float:

@@ -10,8 +10,8 @@ lost, the tap has dropped chunks before the recorder took them, or the disk did 
 moment at which everything is known to be stored, and ends when the line is read again.
 
 If the disk fails, live traffic goes on. The recorder tries again, at growing intervals, and takes the rows that were
-not stored from the tap again; what the tap has dropped by then is missing. `Device.recording` holds the state as text,
-so that live sessions can report it.
+not stored from the tap again; what the tap has dropped by then is missing. `Device.recording` holds the state as text:
+`recording`, or `recording failed: ` and the reason; empty after `finish`.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Recorder:
         # Rows that were stored and tries that failed, since the recorder began.
         self.rows = 0
         self.failures = 0
-        self._log = device_log
+        self.log = device_log
         self._rounds = rounds
         # Enough to take before the next round.
         self._enough = GATHER_BYTES if rounds.seconds else 1
@@ -98,16 +98,6 @@ class Recorder:
         self._loop: asyncio.AbstractEventLoop | None = None
         device.tap.record_by(self._reader)
         self._set_state(RECORDING)
-
-    @property
-    def log_id(self) -> int:
-        """The number of its log."""
-        return self._log.id
-
-    @property
-    def state(self) -> str:
-        """`recording`, or `recording failed: ` and the reason; empty after `finish`."""
-        return self.device.recording
 
     async def run(self) -> None:
         """Record until `end` is called, the tap is closed, or the task is cancelled."""
@@ -161,7 +151,7 @@ class Recorder:
         """Return rows to append, and expect the next ones after them."""
         first, last = chunks[0].seq, _time(chunks[-1].time_ns)
         gap = self._gap_before(chunks[0])
-        rows = NewRows(self._log, len(chunks), self._expected, first, self._start, gap)
+        rows = NewRows(self.log, len(chunks), self._expected, first, self._start, gap)
         pending = PendingRows(self._with_begin(chunks), rows, first, last)
         self._gap, self._appended_to = None, last
         self._expected = first + len(chunks)
@@ -209,7 +199,7 @@ class Recorder:
         gap = gap or self._pause(tap.unread, tap.next_seq)
         # Last, because an append may have taken the chunk meanwhile.
         pending = list(self._pending)
-        waiting = [each.rows.gap for each in pending if each.rows.gap and each.first >= self._log.durable_end]
+        waiting = [each.rows.gap for each in pending if each.rows.gap and each.first >= self.log.durable_end]
         return waiting[0] if waiting else gap
 
     @property
@@ -217,7 +207,7 @@ class Recorder:
         """The present time if all that has crossed the line is stored; None if that is not known. From any thread."""
         now, tap = datetime.now(UTC), self.device.tap
         is_complete = self.device.is_open and tap.unread is None and self._gap is None and not self._pending
-        return now if is_complete and tap.next_seq == self._log.durable_end else None
+        return now if is_complete and tap.next_seq == self.log.durable_end else None
 
     def _settle(self, wait: bool = False) -> None:
         """Handle the results of the appends that have ended. With `wait`, wait for all of them first."""
@@ -241,7 +231,7 @@ class Recorder:
         first, self._gap = self._pending[0].first, self._pending[0].rows.gap
         self._appended_to, self._why = self._stored_to, _why(error)
         self._pending.clear()
-        self._expected = self._log.next_seq
+        self._expected = self.log.next_seq
         self._begun = self.rows > 0
         # Read from the first chunk that was not stored, as far as the tap still has it.
         self._reader = self.device.tap.reader(seq=first, counts_missed=False)

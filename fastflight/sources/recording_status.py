@@ -53,7 +53,7 @@ def status_of(name: str, statistics: LogStatistics, recorder: Recorder | None = 
     """Return the status of a recording, from its log and the recorder that writes it, if any."""
     return RecordingStatus(
         name,
-        (recorder.state if recorder is not None else "") or KEPT,
+        (recorder.device.recording if recorder is not None else "") or KEPT,
         statistics.rows,
         statistics.bytes,
         statistics.first_seq,

@@ -362,7 +362,7 @@ class Recordings:
         """Store to which time the recordings are complete, so that a gap is known after a crash."""
         while not self._closing.wait(BEAT_SECONDS):
             recorders = [each.recorder for each in list(self._recorders.values())]
-            self._mark_end({each.log_id: microseconds(time) for each in recorders if (time := each.complete_to)})
+            self._mark_end({each.log.id: microseconds(time) for each in recorders if (time := each.complete_to)})
 
     def _mark_end(self, ends: Mapping[int, int | None], why: str = Why.SERVER_DOWN) -> None:
         with contextlib.suppress(FastFlightError):  # the disk is full, or the store is closed
@@ -382,7 +382,7 @@ class Recordings:
     def _finish(self, running: _RunningRecorder, ended: concurrent.futures.Future[None]) -> None:
         """Store that a recorder was stopped, and raise what it has failed with."""
         ended.result()
-        self._mark_end({running.recorder.log_id: microseconds(running.recorder.complete_to)}, Why.STOPPED)
+        self._mark_end({running.recorder.log.id: microseconds(running.recorder.complete_to)}, Why.STOPPED)
         with contextlib.suppress(concurrent.futures.CancelledError):
             running.running.result()
 

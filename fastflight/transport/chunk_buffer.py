@@ -14,7 +14,7 @@ import contextlib
 import math
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from itertools import islice
 from typing import Literal, NamedTuple
 
@@ -96,11 +96,14 @@ class ChunkBuffer:
             assert not self._chunks and seq >= self._next
             self._next = seq
 
-    def _append(self, chunk: Chunk) -> list[Callable[[], object]]:
-        """Add a chunk; the caller holds `_lock`. Return the callbacks that wake readers: call them without the lock."""
-        self._chunks.append(chunk)
-        self._next += 1
-        size = len(chunk.data) + CHUNK_BYTES
+    def _append(self, chunks: Sequence[Chunk], size: int) -> list[Callable[[], object]]:
+        """Add chunks with `size` bytes; the caller holds `_lock`.
+
+        Return the callbacks that wake readers: call them without the lock.
+        """
+        self._chunks += chunks
+        self._next += len(chunks)
+        size += len(chunks) * CHUNK_BYTES
         self._bytes += size
         self._fed += size
         limit = self._limit

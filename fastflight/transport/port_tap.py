@@ -95,10 +95,10 @@ class PortTap:
 
     def overheard(self, data: bytes) -> bool:
         """Note bytes that nobody waits for. Return whether the line `is_ahead`."""
-        if self.traffic.is_idle and MARK not in data:
-            self._tap.hold(data, self._notify)
-        else:
+        if not self.traffic.is_idle or MARK in data:
             self.received(data)
+        elif not self._tap.hold(data, self._notify):
+            return False
         return self.is_ahead
 
     def settle(self) -> None:

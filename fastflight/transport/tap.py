@@ -17,7 +17,7 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 
 from fastflight.errors import RequestError
@@ -154,50 +154,67 @@ class Tap(ChunkBuffer):
         data = _copied(data)
         with self._adding:
             self.collect()
-            now = self._clock()
-            if (whole := self._held_whole()) is not None:
-                whole._add(now, direction, data, request, waited)
-                self._whole_start = whole.next_seq + 1
+            rows = [(self._clock(), data)]
+            self._add_to_whole(direction, rows, request, waited)
             if request:
                 with self._lock:
                     self._crossed[direction] += len(data)
             else:
-                self._add(now, direction, data, request, waited)
+                self._add(direction, rows, waited=waited)
 
-    def hold(self, data: bytes, notify: Callable[[bytes], None]) -> None:
+    def hold(self, data: bytes, notify: Callable[[bytes], None]) -> bool:
         """Add bytes that the device sends outside of requests, with the present time, when somebody looks for them.
 
         A row wakes the loop, and what runs then finds nothing in the caches of the processor. The rows of a second that
-        are added together cost a fraction. `notify` gets the bytes before they are added.
+        are added together cost a fraction. `notify` gets the bytes before they are added. Return whether that was at
+        once, because somebody waits for them or many are held.
         """
         self._held.append((self._clock(), _copied(data), notify))
         self._held_bytes += len(data) + CHUNK_BYTES
         size = self._held_bytes
-        if size >= HELD_BYTES or self._fed + size >= self._next_mark or self._whole is not None:
-            self.collect()
+        if size < HELD_BYTES and self._fed + size < self._next_mark and self._whole is None:
+            return False
+        self.collect()
+        return True
 
     def collect(self) -> None:
         """Add what `hold` has got. Whoever reads the tap calls it first, from any thread."""
         with self._adding:
             self._held_bytes = 0
+            rows: list[tuple[int, bytes]] = []
             while self._held:
                 now, data, notify = self._held.popleft()
                 notify(data)
-                if (whole := self._held_whole()) is not None:
-                    whole._add(now, "rx", data)
-                    self._whole_start = whole.next_seq + 1
-                self._add(now, "rx", data)
+                rows.append((now, data))
+            if rows:
+                self._add_to_whole("rx", rows)
+                self._add("rx", rows)
 
-    def _add(self, now: int, direction: Direction, data: bytes, request: bool = False, waited: bool = False) -> None:
+    def _add_to_whole(
+        self, direction: Direction, rows: Sequence[tuple[int, bytes]], request: bool = False, waited: bool = False
+    ) -> None:
+        if (whole := self._held_whole()) is not None:
+            whole._add(direction, rows, request, waited)
+            self._whole_start = whole.next_seq + 1
+
+    def _add(
+        self, direction: Direction, rows: Sequence[tuple[int, bytes]], request: bool = False, waited: bool = False
+    ) -> None:
+        """Add a chunk for each of `rows`: its time and its bytes."""
         with self._lock:
-            self._crossed[direction] += len(data)
             cut = self._cut or self._request_cut()
             unread, self._unread = self._unread, None
             self._cut, self._after_request = "", None
+            chunks: list[Chunk] = []
+            for seq, (now, data) in enumerate(rows, self._next):
+                chunks.append(Chunk(seq, now, direction, data, cut, request, waited, unread))
+                cut, unread = "", None
+            size = sum([len(data) for _, data in rows])
+            self._crossed[direction] += size
             if direction == "rx":
-                self._heard_ns = now
-                self._line_begins = data.endswith(b"\n")
-            waiting = self._append(Chunk(self._next, now, direction, data, cut, request, waited, unread))
+                self._heard_ns, newest = rows[-1]
+                self._line_begins = newest.endswith(b"\n")
+            waiting = self._append(chunks, size)
         wake_all(waiting)
 
     def _request_cut(self) -> str:

@@ -93,7 +93,8 @@ def record(folder: str, seed: int, acknowledge: Connection) -> None:
                 batch = batch_of(log.name, following, chance.randint(1, 60))
                 tickets.append((number, log.append(batch, expected=following)))
             for number, ticket in tickets:
-                os.write(acknowledge.fileno(), ACKNOWLEDGED.pack(number, ticket.result().last + 1))
+                ticket.result()
+                os.write(acknowledge.fileno(), ACKNOWLEDGED.pack(number, ticket.last + 1))
             if chance.random() < 0.05:
                 store.sweep()
             if chance.random() < 0.05:

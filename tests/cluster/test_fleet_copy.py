@@ -55,7 +55,7 @@ def test_rows_of_several_messages_that_follow_each_other_are_stored_together(tmp
         assert found["demo"] == ({*range(4), *range(6, 9)}, [(4, 5, "line lost")], 1)
         assert found["x"] == ({*range(4), 50}, [(4, 49, "unused")], 2)
         assert found["y"][0] == {7}
-        assert store.statistics().commits <= 2
+        assert store.commits <= 2
 
 
 def test_messages_of_several_commits_of_the_same_devices_are_added_in_order(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ def test_what_was_acknowledged_is_there_and_numbers_go_on(small_disk: SmallDisk,
             log.append(batch_of("demo", reached, 5), first=reached).result()
             reached += 5
             assert numbers(log.read()) == set(range(reached))
-        assert store.statistics().damage == ()
+        assert not store.content.damaged
         small_disk.fill()
     with Store(small_disk.folder / "kept", sync_ms=0) as store:  # opened while it is full
         assert numbers(store.log("demo").read()) == set(range(reached))

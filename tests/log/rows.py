@@ -64,3 +64,7 @@ def clear(store: Store, name: str, before: int) -> None:
             (store.log(name).id, before),
         ).fetchall()
     store._delete([body for body, _ in found], [file for _, file in found if file])
+
+
+def stored_bytes(store: Store) -> int:
+    return sum(body.bytes for body in store.content.database.bodies())

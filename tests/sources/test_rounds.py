@@ -56,7 +56,7 @@ def test_a_round_appends_the_rows_of_all_members(tmp_path: Path) -> None:
         for each in parts.values():
             each.check()
         assert [stored(store, name) for name in "abc"] == [[b"a"], [b"b"], [b"c"]]
-        assert store.statistics().commits == 1
+        assert store.commits == 1
 
 
 def test_a_member_that_fails_is_woken_and_stops_no_other(tmp_path: Path) -> None:
