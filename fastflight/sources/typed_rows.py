@@ -37,6 +37,8 @@ from fastflight.tables.recognition import Recognised, in_blocks, recognise
 FOLDER = "rows"
 # The first lines, by which a layout is recognised. It is stored if they have at least so many bytes.
 SAMPLE_BYTES, LEAST_SAMPLE_BYTES = 64 * 1024, 4 * 1024
+# A list of thousands of recordings looks at so many chunks of each, if they show a table.
+LISTED_CHUNKS = 16
 # How often a reading that waits for another one checks whether its client is still there.
 LOOK_SECONDS = 0.2
 Layout: TypeAlias = RowLayout | Recognised
@@ -104,8 +106,9 @@ class TypedRows:
         self._may_write = may_write
         self._folders: dict[str, PartFolder] = {}
         self._recognised: dict[str, Recognised] = {}
-        # Recordings whose sample is complete, and no table.
+        # Recordings whose sample is complete, and no table; those whose first lines were one when they were listed.
         self._other: set[str] = set()
+        self._tables: set[str] = set()
         # Recordings that somebody waits for.
         self._wanted: set[str] = set()
         self._locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
@@ -161,10 +164,19 @@ class TypedRows:
             return table.parser, table.next_seq
 
     def has_table(self, name: str) -> bool:
-        """Whether the lines of a recording that was just listed are a table, as far as its first lines show."""
-        with self._locked(name, lambda: None), contextlib.suppress(FastFlightError):
-            return bool(self._layout(name, self._listed(name)))
-        return False
+        """Whether the lines of a recording that was just listed are a table, as far as its first lines show.
+
+        Once they were, they are not read again: the layout of a short recording is not kept.
+        """
+        if name not in self._tables:
+            with self._locked(name, lambda: None), contextlib.suppress(FastFlightError):
+                if self._known(name) is None:
+                    log = self._listed(name)
+                    few = _first_lines(log, Range(until_seq=log.statistics().first_seq + LISTED_CHUNKS))
+                    if recognise(_whole(few)) is None:
+                        self._layout(name, log)
+                self._tables.add(name)
+        return name in self._tables
 
     @contextlib.contextmanager
     def _locked(self, name: str, check: Callable[[], object]) -> Iterator[None]:
@@ -184,17 +196,11 @@ class TypedRows:
 
     def _layout(self, name: str, log: Readable) -> Layout:
         """Return the layout of a recording. `RequestError` if there is none."""
-        if (declared := self._declared(name)) is not None:
-            return declared
-        if (known := self._recognised.get(name)) is not None:
+        if (known := self._known(name)) is not None:
             return known
-        if (folder := self._folder_of(name)) is not None and (stored := folder.layout()) is not None:
-            with contextlib.suppress(RequestError, LookupError, TypeError, ValueError):
-                self._recognised[name] = Recognised.from_json(stored)
-                return self._recognised[name]
-        lines = [] if name in self._other else _first_lines(log)
+        lines = [] if name in self._other else _first_lines(log, Range())
         size = sum(map(_size, lines))
-        found = recognise([line.data for line in lines if not line.cut])
+        found = recognise(_whole(lines))
         if found is None:
             if size >= SAMPLE_BYTES:
                 self._other.add(name)
@@ -206,6 +212,18 @@ class TypedRows:
         if size >= LEAST_SAMPLE_BYTES:
             self._store(name, found)
         return found
+
+    def _known(self, name: str) -> Layout | None:
+        """Return the layout that is declared, or was recognised before."""
+        if (declared := self._declared(name)) is not None:
+            return declared
+        if (known := self._recognised.get(name)) is not None:
+            return known
+        if (folder := self._folder_of(name)) is not None and (stored := folder.layout()) is not None:
+            with contextlib.suppress(RequestError, LookupError, TypeError, ValueError):
+                self._recognised[name] = Recognised.from_json(stored)
+                return self._recognised[name]
+        return None
 
     def _store(self, name: str, layout: Recognised) -> None:
         self._recognised[name] = layout
@@ -320,16 +338,20 @@ class _Lines:
                     yield from self._splitter.end(CUT)
 
 
-def _first_lines(log: Readable) -> list[SessionLine]:
-    """Return the first lines of a recording, `SAMPLE_BYTES` or more if there are as many."""
+def _first_lines(log: Readable, wanted: Range) -> list[SessionLine]:
+    """Return the first lines in a range of a recording, `SAMPLE_BYTES` or more if there are as many."""
     found: list[SessionLine] = []
     size = 0
-    for line in _Lines().read(log, Range(), lambda: None):
+    for line in _Lines().read(log, wanted, lambda: None):
         found.append(line)
         size += _size(line)
         if size >= SAMPLE_BYTES:
             break
     return found
+
+
+def _whole(lines: Iterable[SessionLine]) -> list[bytes]:
+    return [line.data for line in lines if not line.cut]
 
 
 def _parser(layout: Layout) -> LineParser:
