@@ -30,6 +30,7 @@ import pytest
 
 from fastflight.transport import sim
 from fastflight_benchmark import simulated
+from tests.support import leaks
 
 MODULE = (sys.executable, "-m")
 FASTFLIGHT = (*MODULE, "fastflight")
@@ -111,6 +112,7 @@ class Forks:
                 self._process = subprocess.Popen(
                     self._command, stdin=subprocess.DEVNULL, pass_fds=[self._theirs.fileno()], env=environment
                 )
+                leaks.helpers.add(self._process.pid)
                 self._theirs.close()
             # The parent of the program ends, and then its next ancestor that adopts orphans becomes its parent.
             _adopt(True)

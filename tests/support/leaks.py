@@ -36,7 +36,9 @@ _DATABASE = "/recordings.db"
 _SPARE = "/dev/null"
 # Of a font: matplotlib keeps some open for each thread that has drawn text.
 _FONT = ".ttf"
-_HELPERS = ("multiprocessing.resource_tracker", "multiprocessing.forkserver", "tests.support.forked")
+_HELPERS = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
+# Process ids of helpers of the tests: what is forked from them has the same command.
+helpers: set[int] = set()
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +143,7 @@ def _children() -> frozenset[int]:
             pass
         finally:
             os.close(listing)
-    return frozenset(pid for pid in found if not any(helper in _command(pid) for helper in _HELPERS))
+    return frozenset(pid for pid in found - helpers if not any(helper in _command(pid) for helper in _HELPERS))
 
 
 def _ticks() -> int:

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.support.commands import FASTFLIGHT, Command
 from tests.support.leaks import held, leaked
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="descriptors and children are read from /proc")
@@ -119,6 +120,14 @@ def test_a_child_is_named_by_its_command_until_it_is_waited_for() -> None:
     assert pipe.startswith("descriptor")
     assert f"child process {child.pid}" in process and "input()" in process
     child.communicate(b"\n")
+    assert leaked(before) == []
+
+
+@linux
+def test_a_command_that_was_forked_is_a_child_as_well() -> None:
+    before = held()
+    with Command([*FASTFLIGHT, "eval", "-", "--device", "sim:"], stdin=subprocess.PIPE) as command:
+        assert any(line.startswith(f"child process {command.pid}") for line in leaked(before, within=0))
     assert leaked(before) == []
 
 
