@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import fastflight.tables
 from fastflight.errors import RequestError
@@ -85,3 +87,20 @@ def test_unknown_formats_name_the_nearest() -> None:
 
 def test_everything_exported_is_there() -> None:
     assert all(hasattr(fastflight.tables, name) for name in fastflight.tables.__all__)
+
+
+NAMED = (
+    "int64", "float", "timestamp[us]", "timestamp[s, tz=Europe/Berlin]", "decimal128(38, -5)", "list<item: ",
+    "struct<>", "struct<x: int64, y: string>", "struct<a: list<struct<b: time32[ms]>>, c: duration[ns]>", ">", ",",
+)  # fmt: skip
+
+
+@given(st.lists(st.sampled_from(NAMED) | st.text("<>[](),: -09aefilmnstux", max_size=4), max_size=6).map("".join))
+def test_any_name_is_a_type_whose_own_name_means_the_same_or_is_refused(name: str) -> None:
+    try:
+        schema = schema_from_names({"c": name})
+    except RequestError as error:
+        assert str(error)
+        return
+    assert schema_from_names({"c": str(schema.field("c").type)}) == schema
+    assert pa.RecordBatch.from_pylist([], schema).num_rows == 0

@@ -16,6 +16,10 @@ TARGETS = Path(__file__).parent / "targets"
 # Where each is. Bytes that are too few for what is drawn are passed over.
 PROPERTIES: dict[str, tuple[str, str]] = {
     "arrow": ("tests.tables.test_arrow", "test_damaged_streams_are_valid_rows_or_documented_errors"),
+    "arrow_types": (
+        "tests.tables.test_schemas",
+        "test_any_name_is_a_type_whose_own_name_means_the_same_or_is_refused",
+    ),
     "authorization": ("tests.access.test_tokens", "test_any_header_shows_something_or_nothing"),
     "board_output": ("tests.device.test_answers", "test_any_output_of_a_board_is_an_answer_or_a_typed_error"),
     "columns": ("tests.tables.test_columns", "test_any_split_gives_the_same_count_and_nothing_raises"),

@@ -134,8 +134,8 @@ class Canned:
     def permit_action(self, name: str, caller: Identity) -> None:
         pass
 
-    def make_request(self, keys: Mapping[str, Any]) -> Request:
-        return make_request(keys, CATALOG)
+    def make_request(self, keys: Mapping[str, Any], *, strict: bool = True) -> Request:
+        return make_request(keys, CATALOG, strict=strict)
 
     @contextlib.asynccontextmanager
     async def read(
