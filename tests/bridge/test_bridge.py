@@ -8,9 +8,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from fastflight.bridge import Bridge, Ports
+from fastflight.bridge import Bridge, Ports, clients
 from fastflight.bridge import bridge as bridges
-from fastflight.bridge import client as clients
 from fastflight.errors import ProtocolError, TransportError
 from fastflight.transport import LineSettings
 from tests.bridge.bridge_client import (
