@@ -235,10 +235,18 @@ class _Candidate:
             return not other.is_better(self)
         return self.score > other.score
 
+    def divides_alike(self, other: _Candidate) -> bool:
+        """Whether both divide all rows but titles in the same way, as tabs and blanks do where there are only tabs."""
+        return self.width == other.width and self.rows[self.first :] == other.rows[self.first :]
+
     def has_decimal_commas(self) -> bool:
         """Whether all rows are alike, and their commas are those of numbers."""
         cells = [cell for row in self.rows[1:] or self.rows for cell in row if "," in cell]
-        return bool(cells) and all(len(row) == self.width for row in self.rows) and all(map(_COMMA_NUMBER, cells))
+        return bool(cells) and self.is_even() and all(map(_COMMA_NUMBER, cells))
+
+    def is_even(self) -> bool:
+        """Whether all rows have as many cells."""
+        return all(len(row) == self.width for row in self.rows)
 
 
 def _delimited(texts: Sequence[str], options: TextOptions) -> Dialect:
@@ -259,15 +267,20 @@ def _delimited(texts: Sequence[str], options: TextOptions) -> Dialect:
         rows = divided[1:] or divided
         width, count = max(Counter(map(len, rows)).items(), key=lambda item: (item[1], item[0]), default=(1, 0))
         values = _share_of_values(rows, width, delimiter)
-        if values < (0.5 if delimiter == " " else 0.0 if delimiter in first else 0.25):
-            continue  # prose
         score = count / len(rows) * (0.3 + values)
         found = _Candidate(dialect, divided, width, _first_of_two(divided, width), score)
-        if width > 1 and score > 0.25 and (best is None or found.is_better(best)):
-            best = found
-        if width > 1 and with_decimals is None and found.has_decimal_commas():
+        if width < 2 or (best is not None and best.divides_alike(found)):
+            continue
+        if with_decimals is None and found.has_decimal_commas():
             with_decimals = found
-    if best is not None and best.dialect.delimiter == ",":
+        least = 0.5 if delimiter == " " else 0.0 if delimiter in first else 0.05 if count == len(rows) else 0.25
+        if values < least:
+            continue  # prose
+        if delimiter == " " and best is not None and best.dialect.delimiter != "\t" and best.is_even():
+            continue  # blanks in names and around numbers
+        if score > 0.25 and (best is None or found.is_better(best)):
+            best = found
+    if best is None or best.dialect.delimiter == ",":
         best = with_decimals or best
     dialect = best.dialect if best else _dialect(options.delimiter or _plain_delimiter(texts), first, options)
     if len(texts) > 1 and not options.delimiter and _is_one_column(texts, dialect, best.score if best else 0.25):

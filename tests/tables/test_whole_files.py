@@ -257,6 +257,14 @@ CSV = {
     "tabs, padded numbers and empty cells": (
         b"a\tb\tc\n\t 5\t\n10\t\t 7\n\t  \t12\n", {"a": "int64", "b": "int64", "c": "int64"}, [None, 7, 12], {},
     ),
+    "a title of two words above two columns with tabs": (
+        b"Logger 5\nT2\tid\n0\t2026-02-01\n1\t2026-02-02\n", {"T2": "int64", "id": "date32[day]"}, None,
+        {"notes": ["1 line before the header skipped"]},
+    ),
+    "columns of blanks, decimal commas and text": (
+        b"v t n\n51,22 10:00 open\n-0,5 10:01 idle\n", {"v": "double", "t": "string", "n": "string"},
+        ["open", "idle"], {},
+    ),
     "columns of blanks": (b"a   b\n 1  2\n10 20\n", INTS, [2, 20], {}),
     "CR": (b"a,b\r1,2\r", INTS, [2], {}),
     "CRLF": (b"a,b\r\n1,2\r\n", INTS, [2], {}),
@@ -455,6 +463,44 @@ def test_every_value_of_any_dialect_comes_back(
     layout = Layout("csv", text=TextOptions(**options))
     pieces = WholeFile(layout, lambda: (data[start : start + piece] for start in range(0, len(data), piece)))
     assert pa.Table.from_batches(list(pieces.batches()), pieces.schema).equals(seen)
+
+
+# Cells as loggers write them, without their decimal sign, and their values.
+MEASURED = {
+    "int": st.integers(-5, 3000).map(lambda number: (str(number), number)),
+    "float": st.integers(-2000, 9999).map(lambda number: (f"{number / 100:.2f}", number / 100)),
+    "small": st.integers(1, 9999).map(lambda number: (f"{number}.0e-07", float(f"{number}.0e-07"))),
+    "bool": st.booleans().map(lambda value: (str(value).lower(), value)),
+    "time": st.integers(0, 59).map(lambda minute: (f"10:{minute:02}:00", f"10:{minute:02}:00")),
+    "word": st.sampled_from(["ok", "open", "sensor error", "A1", "Größe", "RUN"]).map(lambda word: (word, word)),
+}
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_how_a_file_of_a_logger_is_written_is_found(data: st.DataObject) -> None:
+    """With names, at least one column of fractions, and no blanks as delimiter there is no doubt."""
+    kinds = ["float", *data.draw(st.lists(st.sampled_from(sorted(MEASURED)), min_size=1, max_size=5))]
+    kinds = data.draw(st.permutations(kinds))
+    names = ["Zeit", "Temp (C)", "co2", "V_bat", "Wind m/s", "T2"][: len(kinds)]
+    rows = data.draw(st.lists(st.tuples(*(MEASURED[kind] for kind in kinds)), min_size=3, max_size=30))
+    delimiter, decimal = data.draw(
+        st.sampled_from([*zip(",;\t|", "....", strict=True), *zip(";\t|", ",,,", strict=True)])
+    )
+    end = data.draw(st.sampled_from(["\n", "\r\n", "\r", "\n\r"]))
+    width, quote = data.draw(st.sampled_from([0, 0, 7])), data.draw(st.sampled_from(["", '"']))
+
+    def text(kind: str, cell: str) -> str:
+        if kind == "word":
+            return quote + cell + quote
+        return cell.replace(".", decimal).rjust(width if kind in ("int", "float") else 0)
+
+    title = data.draw(st.sampled_from([(), ("# logger 5",), ("Logger 5",)]))
+    cells = ([text(kind, cell) for kind, (cell, _) in zip(kinds, row, strict=True)] for row in rows)
+    lines = [*title, *(delimiter.join(row) for row in ([quote + name + quote for name in names], *cells))]
+    _, table, told = whole("".join(line + end for line in lines).encode())
+    assert (table.schema.names, told.get("rejected", 0)) == (names, 0)
+    assert [list(row.values()) for row in table.to_pylist()] == [[value for _, value in row] for row in rows]
 
 
 JSON_VALUES = st.recursive(
