@@ -43,7 +43,7 @@ CONNECTION = "Connection"
 
 TOKEN_VARIABLE = "FASTFLIGHT_TOKEN"  # noqa: S105  # the name of a variable
 # Eight times the length of the longest token.
-MAX_TOKEN_FILE_BYTES = 4096
+MAX_TOKEN_CHARACTERS = 4096
 # A connection to this computer is accepted or refused at once.
 PROBE_SECONDS = 1.0
 
@@ -300,19 +300,12 @@ def read_credentials(
 
 
 def _read_token(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            mode = os.fstat(file.fileno()).st_mode
-            content = file.read(MAX_TOKEN_FILE_BYTES + 1)
-    except OSError as error:
-        raise RequestError(error.strerror or "cannot be read", where=str(path)) from error
-    words = content.split()
-    if len(content) > MAX_TOKEN_FILE_BYTES or len(words) != 1 or not words[0].isascii():
-        raise RequestError(
-            "not a file with one token",
-            where=str(path),
-            hint="Make one: fastflight token add NAME --scope ... --out FILE",
-        )
-    if sys.platform != "win32" and mode & 0o077:
+    from fastflight.app.key_files import read_secret
+
+    hint = "Make one: fastflight token add NAME --scope ... --out FILE"
+    token = read_secret(path, hint)
+    if len(token) > MAX_TOKEN_CHARACTERS or len(token.split()) != 1 or not token.isascii():
+        raise RequestError("not a file with one token", where=str(path), hint=hint)
+    if sys.platform != "win32" and path.stat().st_mode & 0o077:
         screen.complain(f"warning: other users can read {path}: chmod 600 {path}")
-    return words[0].decode()
+    return token
