@@ -75,7 +75,7 @@ class FleetCopy:
         of_server: dict[str, list[Shipment]] = {}
         for shipment in shipments:
             of_server.setdefault(shipment.server, []).append(shipment)
-        results: list[Ticket | FastFlightError] = []
+        results: list[Ticket] = []
         try:
             for server, its in of_server.items():
                 results += self._append(server, *by_device(its))
@@ -85,7 +85,7 @@ class FleetCopy:
         if failed:
             raise failed[0]
 
-    def _append(self, server: str, rows: pa.RecordBatch, runs: Sequence[Run]) -> list[Ticket | FastFlightError]:
+    def _append(self, server: str, rows: pa.RecordBatch, runs: Sequence[Run]) -> list[Ticket]:
         """Append the rows of runs that are new. Return a ticket for each run that has some."""
         parts: list[NewRows] = []
         places: list[int] = []
@@ -117,15 +117,13 @@ class FleetCopy:
         return log
 
 
-def _error_of(result: Ticket | FastFlightError) -> FastFlightError | None:
+def _error_of(ticket: Ticket) -> FastFlightError | None:
     """Wait until an append has ended. Return its error; None if it has succeeded."""
     try:
-        if isinstance(result, Ticket):
-            result.result()
-            return None
+        ticket.result()
     except FastFlightError as error:
         return error
-    return result
+    return None
 
 
 class Recording:

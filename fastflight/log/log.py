@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
-from fastflight.errors import FastFlightError, RequestError, SequenceConflict
+from fastflight.errors import RequestError, SequenceConflict
 from fastflight.gap import Gap, Why, microseconds
 from fastflight.log.reading import LogReader
 from fastflight.log.values import MAX_SEQ, Entry
@@ -65,8 +65,8 @@ class Log(LogReader):
         """
         self._store.wait_for_room()
         (ticket,) = self._store.append(rows, [NewRows(self, rows.num_rows, expected, first, paused_until, gap)])
-        if isinstance(ticket, FastFlightError):
-            raise ticket
+        if ticket.last < ticket.first:
+            ticket.result()  # raises why it is refused
         return ticket
 
     def _bounds(self) -> tuple[int, int]:

@@ -44,7 +44,7 @@ from fastflight.log.reading import Content, Gone, gap_of
 from fastflight.log.repair import repair
 from fastflight.log.retention import Retention, RetentionCheck, end_of_first
 from fastflight.log.values import Entry
-from fastflight.log.writer import Append, Commit, Ticket, Writer
+from fastflight.log.writer import Append, Commit, Ticket, Writer, refused
 
 log = structlog.get_logger(__name__)
 
@@ -177,11 +177,11 @@ class Store:
                 log = self._logs[name] = Log(self, self._newest_id, name)
             return log
 
-    def append(self, rows: pa.RecordBatch, parts: Sequence[NewRows]) -> list[Ticket | FastFlightError]:
+    def append(self, rows: pa.RecordBatch, parts: Sequence[NewRows]) -> list[Ticket]:
         """Append the rows of several logs: `rows` has those of `parts`, one after another.
 
-        Return a ticket for each part, or the error with which `Log.append` would refuse it. Does not wait while too
-        much data waits for the disk: call `wait_for_room` or `await_room` before.
+        Return a ticket for each part. Parts may be refused, as `Log.append` does. Does not wait while too much data
+        waits for the disk: call `wait_for_room` or `await_room` before.
 
         Raises `DataError` for a batch that does not fit a log, and `Stopped` if the store is closed.
         """
@@ -206,8 +206,10 @@ class Store:
             if accepted:
                 whole = len(accepted) == len(parts)
                 rows = rows if whole else joined([rows.slice(*place) for place in accepted])
-                commit = self._writer.put(Append(rows, entries))
-        return [Ticket(each.first, each.end - 1, commit) if isinstance(each, Entry) else each for each in found]
+                commit = self._writer.put(Append(rows, entries, int(rows.nbytes)))
+        return [
+            Ticket(each.first, each.end - 1, commit) if isinstance(each, Entry) else refused(each) for each in found
+        ]
 
     def wait_for_room(self) -> None:
         """Wait while too much data waits for the disk. Raises `Stopped` if the store is closed."""

@@ -15,13 +15,12 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
-from fastflight.errors import Stopped, StorageError
+from fastflight.errors import FastFlightError, Stopped, StorageError
 from fastflight.log.bodies import TAIL_SCHEMA, joined, numbers_of
 from fastflight.log.database import prepare, put_body, put_entries
 from fastflight.log.disk import PROBLEMS, LocalDisk, failure, has_no_room, is_damage
@@ -50,12 +49,12 @@ def new_commit() -> Commit:
 
 
 class Ticket:
-    """An append that may still wait for the disk. The append happens even if nobody waits for its ticket."""
+    """An append that was refused, or may still wait for the disk. It happens even if nobody waits for its ticket."""
 
     __slots__ = ("_commit", "first", "last")
 
     def __init__(self, first: int, last: int, commit: Commit) -> None:
-        # The numbers that the first and the last row get if the append succeeds.
+        # The numbers that the first and the last row get if the append succeeds. A refused one has none.
         self.first = first
         self.last = last
         self._commit = commit
@@ -68,12 +67,15 @@ class Ticket:
     def result(self, timeout: float | None = None) -> None:
         """Wait until the rows are durable.
 
-        Raises `StorageError` if the append failed, `TimeoutError` if it has not ended after `timeout` seconds.
+        Raises why the append was refused, `StorageError` if it failed, and `TimeoutError` if it has not ended after
+        `timeout` seconds.
         """
         try:
             problem = self._commit.result(timeout)
         except TimeoutError:
             raise TimeoutError("the disk has not answered yet") from None
+        if isinstance(problem, FastFlightError):
+            raise problem
         if isinstance(problem, PROBLEMS):
             raise failure(problem, "recording")
         if problem is not None:
@@ -81,16 +83,19 @@ class Ticket:
             raise StorageError(f"recording failed: {kind}", hint="This is a defect: report it")
 
 
-@dataclass(frozen=True, slots=True)
-class Append:
+def refused(error: FastFlightError) -> Ticket:
+    """Return the ticket of an append that was refused."""
+    commit = new_commit()
+    commit.set_result(error)
+    return Ticket(0, -1, commit)
+
+
+class Append(NamedTuple):
     """Rows to store, and entries in their order: of rows, whose body is not known yet, and of what is missing."""
 
     rows: pa.RecordBatch
     entries: Sequence[tuple[Log, Entry]]
-
-    @property
-    def bytes(self) -> int:
-        return int(self.rows.nbytes)
+    bytes: int
 
 
 class Writer:

@@ -211,9 +211,9 @@ class Recorder:
 
     def _settle(self, wait: bool = False) -> None:
         """Handle the results of the appends that have ended. With `wait`, wait for all of them first."""
-        while self._pending and (wait or self._pending[0].has_ended):
+        while self._pending and (ticket := self._pending[0].ticket) is not None and (wait or ticket.done):
             try:
-                self._pending[0].check()
+                ticket.result()
             except FastFlightError as error:
                 self._handle_failure(error)
                 return

@@ -18,6 +18,7 @@ from typing import Protocol
 
 from fastflight.errors import FastFlightError
 from fastflight.log import NewRows, Store, Ticket
+from fastflight.log.writer import refused
 from fastflight.sources.recorded_rows import log_batch
 from fastflight.transport.chunk_buffer import Chunk
 
@@ -31,25 +32,14 @@ GROUP_BYTES = 1024 * 1024
 class PendingRows:
     """Rows on their way to the disk, the number of the first one, and the time of the last one.
 
-    `ticket` is that of their append, or the error with which it was refused. The chunks are dropped when it is there.
+    `ticket` is that of their append. The chunks are dropped when it is there.
     """
 
     chunks: Sequence[Chunk]
     rows: NewRows
     first: int
     last: datetime
-    ticket: Ticket | FastFlightError | None = None
-
-    @property
-    def has_ended(self) -> bool:
-        return self.ticket.done if isinstance(self.ticket, Ticket) else self.ticket is not None
-
-    def check(self) -> None:
-        """Wait until the rows are durable. Raises the error of their append."""
-        assert self.ticket is not None
-        if isinstance(self.ticket, FastFlightError):
-            raise self.ticket
-        self.ticket.result()
+    ticket: Ticket | None = None
 
 
 class Member(Protocol):
@@ -90,12 +80,11 @@ class Rounds:
     def append(self, taken: Iterable[PendingRows]) -> None:
         """Append rows. From any thread."""
         for group in _groups(taken):
-            tickets: Sequence[Ticket | FastFlightError]
             try:
                 chunks = [*chain.from_iterable(each.chunks for each in group)]
                 tickets = self._store.append(log_batch(chunks), [each.rows for each in group])
             except FastFlightError as error:
-                tickets = [error] * len(group)
+                tickets = [refused(error)] * len(group)
             for each, ticket in zip(group, tickets, strict=True):
                 each.ticket, each.chunks = ticket, ()
 

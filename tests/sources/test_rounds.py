@@ -21,6 +21,11 @@ def part(store: Store, name: str, data: bytes, **place: int) -> PendingRows:
     return PendingRows([Chunk(0, 1000, "rx", data)], rows, 0, datetime.now(UTC))
 
 
+def result_of(rows: PendingRows) -> None:
+    assert rows.ticket is not None
+    rows.ticket.result()
+
+
 class Member:
     def __init__(self, take: Callable[[], list[PendingRows]]) -> None:
         self.take = take
@@ -54,7 +59,7 @@ def test_a_round_appends_the_rows_of_all_members(tmp_path: Path) -> None:
 
         asyncio.run(main())
         for each in parts.values():
-            each.check()
+            result_of(each)
         assert [stored(store, name) for name in "abc"] == [[b"a"], [b"b"], [b"c"]]
         assert store.commits == 1
 
@@ -66,7 +71,7 @@ def test_a_member_that_fails_is_woken_and_stops_no_other(tmp_path: Path) -> None
         waiting = [other]
         with rounds.joined(failing), rounds.joined(Member(lambda: [waiting.pop()] if waiting else [])):
             await failing.woken.wait()
-        other.check()
+        result_of(other)
 
     with Store(tmp_path, sync_ms=0) as store:
         asyncio.run(main(store))
@@ -77,9 +82,9 @@ def test_rows_that_are_refused_are_left_out_of_those_of_the_others(tmp_path: Pat
         parts = [part(store, "a", b"a"), part(store, "b", b"no", expected=7), part(store, "c", b"c", first=5)]
         Rounds(store, 0.0).append(parts)
         with pytest.raises(SequenceConflict):
-            parts[1].check()
+            result_of(parts[1])
         for each in (parts[0], parts[2]):
-            each.check()
+            result_of(each)
         assert (stored(store, "a"), stored(store, "c")) == ([b"a"], [b"c"])
         assert store.log("c").next_seq == 6
         assert store.log("b").statistics().rows == 0
@@ -91,7 +96,7 @@ def test_each_member_gets_the_error_of_a_closed_store(tmp_path: Path) -> None:
         rounds = Rounds(store, 0.0)
     rounds.append([one])
     with pytest.raises(Stopped):
-        one.check()
+        result_of(one)
 
 
 def test_the_rows_of_a_round_are_several_appends_if_they_are_many(
@@ -102,5 +107,5 @@ def test_the_rows_of_a_round_are_several_appends_if_they_are_many(
         parts = [part(store, "a", bytes([number])) for number in range(5)]
         Rounds(store, 0.0).append(parts)
         for each in parts:
-            each.check()
+            result_of(each)
         assert b"".join(stored(store, "a")) == bytes(range(5))
