@@ -44,6 +44,8 @@ FORK_BOARDS = (
 # The process that is forked for programs that begin so: modules of these packages, and boards.
 FORKED = {MODULE: FORK_COMMANDS, BOARD: FORK_BOARDS}
 PACKAGES = ("fastflight", "fastflight_benchmark", "tests")
+# The first terminal that the leader of a session opens is its own: then Ctrl-C, as a key, is a signal.
+ON_TERMINAL = 'exec <"$0" >"$0" 2>"$0"; exec "$@"'
 _PR_SET_CHILD_SUBREAPER = 36
 # Of all processes that are forked: who adopts orphans adopts all of them.
 _lock = threading.Lock()
@@ -60,6 +62,8 @@ class Command(subprocess.Popen[Any]):
         program = next((each for each in FORKED if words[: len(each)] == each), None)
         other = program == MODULE and words[2].partition(".")[0] not in PACKAGES
         if sys.platform != "linux" or program is None or other:
+            if more[20] and more[9] != -1 and os.isatty(more[9]):
+                args = ["/bin/sh", "-c", ON_TERMINAL, os.ttyname(more[9]), *words]
             super()._execute_child(args, *more)  # type: ignore[misc]
             return
         folder, environment, handles, new_session = more[4], more[5], more[9:15], more[20]
@@ -139,7 +143,10 @@ def forks(program: tuple[str, ...]) -> Forks:
 
 @contextmanager
 def forked_boards() -> Iterator[None]:
-    """Until the block ends, servers of this process fork their simulated boards."""
+    """Until the block ends, servers of this process fork their simulated boards, on Linux."""
+    if sys.platform != "linux":
+        yield
+        return
     opened = [forks(program) for program in FORKED]
     with forking(sim, simulated):
         yield

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 import socket
 import threading
@@ -13,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.chaos import AsyncChaosProxy, Break, ChaosProxy, Course, Fault, Kind, Pass, Step, drawn
+from tests.support.chaos import Break, ChaosProxy, Course, Fault, Kind, Pass, Step, drawn
 
 SOON = 60.0
 DATA = bytes(range(256)) * 40
@@ -165,23 +164,6 @@ def test_a_target_that_is_not_there_resets(proxy: ChaosProxy, echo: EchoServer) 
     proxy.aim(echo.port)
     with connected(proxy) as client:
         assert said(client, b"b") == b"b"
-
-
-@pytest.mark.parametrize("turns", range(4))
-def test_closing_while_a_connection_ends_leaves_no_socket(echo: EchoServer, turns: int) -> None:
-    async def main() -> None:
-        async with AsyncChaosProxy("127.0.0.1", echo.port) as proxy:
-            reader, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
-            writer.write(b"a")
-            assert await reader.readexactly(1) == b"a"
-            proxy.cut(Kind.END)
-            for _ in range(turns):
-                await asyncio.sleep(0)
-        assert await reader.read() == b""
-        writer.close()
-        await writer.wait_closed()
-
-    asyncio.run(main())
 
 
 @given(st.lists(st.sampled_from(Kind), max_size=5), st.integers(0, 2**16), st.lists(st.integers(1, 60)))
