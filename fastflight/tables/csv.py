@@ -269,7 +269,7 @@ class CsvGrammar:
             if _BARE_CR.search(bare):
                 return "a carriage return outside of quotes"
         width = len(self._names)
-        if width > 1 and not line.strip(b" \t") and (self._dialect.trim or self._delimiter not in line):
+        if width > 1 and not line.strip(b" \t") and (self._delimiter == b" " or self._delimiter not in line):
             return ""
         cells = self._dialect.cells(line.decode())
         named = width - len(self._surplus)

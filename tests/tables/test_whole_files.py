@@ -254,6 +254,9 @@ CSV = {
         b";;\nt;v;n\n1;2,5;3\n2;3,5;4\n", {"t": "int64", "v": "double", "n": "int64"}, [3, 4],
         {"notes": ["1 line before the header skipped"]},
     ),
+    "tabs, padded numbers and a row of empty cells": (
+        b"a\tb\n 1\t 2\n10\t20\n\t\n\n 3\t 4\n", INTS, [2, 20, None, 4], {},
+    ),
     "tabs, padded numbers and empty cells": (
         b"a\tb\tc\n\t 5\t\n10\t\t 7\n\t  \t12\n", {"a": "int64", "b": "int64", "c": "int64"}, [None, 7, 12], {},
     ),
