@@ -1,4 +1,4 @@
-"""CSV: a header line, then rows of cells (RFC 4180 and the dialects that `dialect` finds).
+"""CSV: a header line, then rows of cells (RFC 4180 and the dialects that `sniffing` finds).
 
 Rows are split into columns of text, and these are cast. Columns are matched to a schema by name: other columns of the
 file are not read, missing ones are a `DataError`. An empty cell is null unless it is quoted; blank lines are skipped,

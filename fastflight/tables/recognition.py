@@ -17,11 +17,12 @@ import pyarrow as pa
 
 from fastflight.errors import DataError
 from fastflight.tables.codec import TextOptions
-from fastflight.tables.dialect import Dialect, sniff
+from fastflight.tables.dialect import Dialect
 from fastflight.tables.json_objects import parse_object
 from fastflight.tables.kinds import Kind, is_value
 from fastflight.tables.lines import LineFormat, LineParser
 from fastflight.tables.shapes import Shape, joined, shapes_from_json
+from fastflight.tables.sniffing import sniff
 
 # Rows that show a table. Text may begin like one.
 LEAST_ROWS = 3

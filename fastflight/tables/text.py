@@ -18,18 +18,12 @@ from fastflight.errors import DataError
 from fastflight.tables.casting import readable_schema
 from fastflight.tables.codec import Layout
 from fastflight.tables.csv import CsvGrammar
-from fastflight.tables.dialect import (
-    DELIMITERS,
-    HEADER_LINES,
-    LINES_BEFORE_HEADER,
-    Dialect,
-    require_names,
-    sniff,
-    sniff_line,
-)
+from fastflight.tables.dialect import DELIMITERS, Dialect, require_names
+from fastflight.tables.header import HEADER_LINES, LINES_BEFORE_HEADER
 from fastflight.tables.json_array import ArrayLines, begins_array
 from fastflight.tables.jsonl import JsonGrammar
 from fastflight.tables.rows import BLOCK_BYTES, MAX_ROW_BYTES, RowBlock, Rows, RowSplitter
+from fastflight.tables.sniffing import sniff, sniff_line
 from fastflight.tables.summary import ReadSummary, RejectedRow
 from fastflight.tables.transcoding import Transcoder, is_utf8
 
