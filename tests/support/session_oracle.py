@@ -191,7 +191,7 @@ def _add_rows(run: _Run, format: str, answer: Expected) -> None:
             answer.items.append({**place, "text": line.removesuffix(b"\r").decode("utf-8", "replace")})
         elif line.strip() and line.strip() != (b"n,x" if format == "csv" else b""):
             values = (
-                (_csv if format == "csv" else _json)(line.decode("utf-8", "replace").rstrip("\r")) if whole else None
+                (_csv if format == "csv" else _json)(line.decode("utf-8", "replace").strip("\r")) if whole else None
             )
             if values is None:
                 answer.rejected += 1
