@@ -6,10 +6,9 @@ be cancelled; it ends with the process.
 
 from __future__ import annotations
 
+import _thread
 import sys
-import threading
 from collections.abc import Callable
-from concurrent.futures import Future, wait
 from functools import partial
 from importlib.abc import MetaPathFinder
 from typing import Any, TypeVar, Unpack
@@ -95,24 +94,33 @@ def _in_thread(blocking: Callable[..., T], *arguments: Any, finish: bool = False
     """Return `blocking(*arguments)`, run in a thread.
 
     If a signal ends the wait, the call goes on in its thread. With `finish`, `KeyboardInterrupt` comes after its end.
+
+    The main thread waits for a bare lock. `Thread.start` and futures wait for a condition, in which a signal may become
+    a `RuntimeError` about its lock.
     """
-    result: Future[T] = Future()
+    ended = _thread.allocate_lock()
+    results: list[T] = []
+    errors: list[BaseException] = []
 
     def run() -> None:
         try:
-            result.set_result(blocking(*arguments))
+            results.append(blocking(*arguments))
         except BaseException as error:
-            result.set_exception(error)
+            errors.append(error)
+        ended.release()
 
+    ended.acquire()
     try:
-        threading.Thread(target=run, name="flight-call").start()
-        while not wait([result], LOOK_SECONDS).done:
+        _thread.start_new_thread(run, ())
+        while not ended.acquire(timeout=LOOK_SECONDS):
             pass
     except KeyboardInterrupt:
         if finish:
-            wait([result])
+            ended.acquire()
         raise
-    return result.result()
+    if errors:
+        raise errors.pop()
+    return results.pop()
 
 
 def keep_pandas_out() -> None:
