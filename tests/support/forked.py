@@ -19,6 +19,7 @@ import socket
 import sys
 import termios
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -86,7 +87,10 @@ def _next_order(line: socket.socket) -> Mapping[str, Any]:
         if not data:
             os._exit(0)
         if (between := os.fork()) == 0:
+            parent = os.getpid()
             if (pid := os.fork()) == 0:
+                while os.getppid() == parent:  # a board ends when its parent changes
+                    time.sleep(0.001)
                 _own_streams(fds)
                 order: dict[str, Any] = json.loads(data.decode("utf-8", "surrogateescape"))
                 return order
