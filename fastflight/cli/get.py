@@ -24,6 +24,7 @@ from fastflight.cli.options import (
     DevicePath,
     FormatOption,
     Interrupt,
+    ModeOption,
     Record,
     Recursive,
     Resume,
@@ -84,6 +85,7 @@ def get(
         bool, typer.Option("--ordered", help="With a glob: the rows of one device after another.")
     ] = False,
     transfer: TransferOption = "auto",
+    mode: ModeOption = "async",
     interrupt: Interrupt = False,
     json: AsJson = False,
     text: TextOptions = NO_TEXT_OPTIONS,
@@ -122,7 +124,7 @@ def get(
     )
     is_piped = place is None and head is None and not json and not sys.stdout.isatty()
     printing = place == STDOUT or printed is not None or is_piped
-    options = FileOptions(transfer=transfer, interrupt=interrupt)
+    options = FileOptions(transfer=transfer, mode=mode, interrupt=interrupt)
     with server.boards() as boards, nullcontext() if fleet else device_first(boards, (at := at.of(boards)).device):
         copies = Copies(boards, options, skip_unchanged, resume, json=json)
         if recursive:

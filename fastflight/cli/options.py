@@ -11,7 +11,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from fastflight.errors import FastFlightError
-from fastflight.service.choices import Format, Method, SessionFormat
+from fastflight.service.choices import Format, Method, Mode, SessionFormat
 
 R = TypeVar("R")
 
@@ -124,6 +124,9 @@ Record = Annotated[
 Columns = Annotated[
     str | None,
     typer.Option("--columns", metavar="A,B,...", help="Columns to keep; for packed, the names of its fields."),
+]
+ModeOption = Annotated[
+    Mode, typer.Option("--mode", help="Work in the thread of the call (sync) or on an event loop (async).")
 ]
 LineFormat = Annotated[
     SessionFormat, typer.Option("--format", help="jsonl and csv need --schema; their lines become columns.")

@@ -12,7 +12,7 @@ from fastflight.cli import screen
 from fastflight.cli.arguments import device_name, schema_of
 from fastflight.cli.exit_codes import UNREACHABLE, Interrupted
 from fastflight.cli.interruption import interruptible
-from fastflight.cli.options import DeviceName, Since
+from fastflight.cli.options import DeviceName, ModeOption, Since
 from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_device_options
 from fastflight.cli.tail import CUT_SHORT
 from fastflight.client.local_names import local_name
@@ -46,6 +46,7 @@ def plot(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="PNG file to write; by default DEVICE.png.")
     ] = None,
+    mode: ModeOption = "async",
     server: Server = DEFAULT_SERVER,
 ) -> None:
     """Plot columns of a device's live output into a PNG file.
@@ -65,6 +66,7 @@ def plot(
             schema=schema_of(schema) or dict.fromkeys(column, "double"),
             columns=["time", *column],
             limit_seconds=seconds,
+            mode=mode,
         ) as stream,
     ):
         batches: list[pa.RecordBatch] = []

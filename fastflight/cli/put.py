@@ -27,6 +27,7 @@ from fastflight.cli.options import (
     Everything,
     FormatOption,
     Interrupt,
+    ModeOption,
     Record,
     Recursive,
     Resume,
@@ -56,6 +57,7 @@ def put(
     record: Record = None,
     transfer: TransferOption = "auto",
     deflate: Deflate = None,
+    mode: ModeOption = "async",
     interrupt: Interrupt = False,
     json: AsJson = False,
     server: Server = DEFAULT_SERVER,
@@ -82,7 +84,7 @@ def put(
         ignore = globs_to_ignore(source) if recursive and not everything else []
     at = target(to, folder=True).under(last_name(file))
     copied = from_stdin or recursive or is_copy(source.name, at.path, format)
-    options = FileOptions(transfer=transfer, deflate=deflate, interrupt=interrupt)
+    options = FileOptions(transfer=transfer, deflate=deflate, mode=mode, interrupt=interrupt)
     with (
         _stdin_file() if from_stdin else nullcontext(source) as source,
         server.boards(changes=True) as boards,

@@ -19,7 +19,7 @@ from fastflight.cli import screen
 from fastflight.cli.arguments import schema_of
 from fastflight.cli.exit_codes import usage_errors
 from fastflight.cli.interruption import interruptible
-from fastflight.cli.options import AsCsv, AsJson, Columns, LineFormat, LineSchema, RawBytes, RowLimit
+from fastflight.cli.options import AsCsv, AsJson, Columns, LineFormat, LineSchema, ModeOption, RawBytes, RowLimit
 from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_server_options
 from fastflight.cli.tail import GapReporter, check_output_options, follow, format_missed, printer
 from fastflight.client.call import build
@@ -89,6 +89,7 @@ def replay(
     raw: RawBytes = False,
     as_csv: AsCsv = False,
     json: AsJson = False,
+    mode: ModeOption = "async",
     server: Server = DEFAULT_SERVER,
 ) -> None:
     """Show a recording of a device: lines with their times, and what is missing and why.
@@ -110,6 +111,7 @@ def replay(
         as_=as_,
         since_seconds=since,
         limit_rows=lines,
+        mode=mode,
     )
     if output is not None:
         save(request, output_path(output, name), server, json=json)

@@ -26,6 +26,7 @@ from fastflight.cli.options import (
     DeviceName,
     LineFormat,
     LineSchema,
+    ModeOption,
     RawBytes,
     RowLimit,
     Since,
@@ -68,6 +69,7 @@ def tail(
     reconnect: Annotated[
         bool, typer.Option("--reconnect", help="Continue when the device disconnects and comes back.")
     ] = False,
+    mode: ModeOption = "async",
     server: Server = DEFAULT_SERVER,
 ) -> None:
     """Show the live output of a device, without interrupting its program, until Ctrl-C."""
@@ -86,6 +88,7 @@ def tail(
             flush_ms=50,
             reconnect=reconnect,
             requests=requests,
+            mode=mode,
         ) as stream,
     ):
         show = GapReporter(stream, printer(stream.schema, raw=raw, as_csv=as_csv, json=json))

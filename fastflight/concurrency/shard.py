@@ -223,10 +223,17 @@ class Shard:
                 self.loop.run_forever()
 
     async def _end_tasks(self) -> None:
-        tasks = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in tasks:
-            if not is_unbroken(task):
-                task.cancel()
-        if tasks:
-            await asyncio.wait(tasks, timeout=self._grace)
+        """Cancel all tasks, and wait for them; also those that begin meanwhile, as for a port that was being opened."""
+        deadline = self.loop.time() + self._grace
+        cancelled: set[asyncio.Task[Any]] = set()
+        while (rest := deadline - self.loop.time()) > 0:
+            await asyncio.sleep(0)  # a task that is cancelled before its first step runs no clean-up
+            tasks = asyncio.all_tasks() - {asyncio.current_task()}
+            if not tasks:
+                break
+            for task in tasks - cancelled:
+                if not is_unbroken(task):
+                    task.cancel()
+            cancelled |= tasks
+            await asyncio.wait(tasks, timeout=rest)
         await self.loop.shutdown_asyncgens()

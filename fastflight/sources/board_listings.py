@@ -17,7 +17,7 @@ import concurrent.futures
 import threading
 import time
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -64,7 +64,7 @@ class _Listing:
     """A listing that runs. `is_slow`: the line has to be opened, or the board is answering."""
 
     is_slow: bool
-    future: concurrent.futures.Future[Entries]
+    future: concurrent.futures.Future[Entries] = field(init=False)
 
 
 class BoardListings:
@@ -127,7 +127,7 @@ class BoardListings:
             return self._fail(device, no_prompt())
         listing = self._running.get(device)
         if listing is None:
-            listing = _Listing(not device.is_open and not device.trouble, concurrent.futures.Future())
+            listing = _Listing(not device.is_open and not device.trouble)
             try:
                 listing.future = device.shard.submit(self._list(device, listing))
             except FastFlightError as error:

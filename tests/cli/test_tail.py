@@ -38,8 +38,9 @@ def test_lines_with_the_time_they_came(run: Run) -> None:
     assert ENDED.search(result.stderr)
 
 
-def test_columns_for_a_script(run: Run) -> None:
-    arguments = ["--format", "jsonl", "--schema", "ms=int64,temperature=double", "-n", "3"]
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_columns_for_a_script(run: Run, mode: str) -> None:
+    arguments = ["--format", "jsonl", "--schema", "ms=int64,temperature=double", "--mode", mode, "-n", "3"]
     rows = [json.loads(line) for line in run("tail", "demo", "--json", *arguments).stdout.splitlines()]
     assert [sorted(row) for row in rows] == [["ms", "seq", "temperature", "time"]] * 3
     shown = run("tail", "demo", "--csv", *arguments, "--columns", "ms,temperature").stdout.splitlines()

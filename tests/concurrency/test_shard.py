@@ -43,6 +43,29 @@ def test_closing_cancels_tasks_and_runs_their_clean_up() -> None:
     assert future.cancelled()
 
 
+def test_closing_cancels_what_begins_meanwhile() -> None:
+    begun, cleaned = threading.Event(), threading.Event()
+
+    async def later() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cleaned.set()
+
+    async def wait() -> None:
+        try:
+            begun.set()
+            await asyncio.Event().wait()
+        finally:
+            tasks.append(asyncio.create_task(later()))
+
+    tasks: list[asyncio.Task[None]] = []
+    with Shard() as shard:
+        shard.submit(wait())
+        assert begun.wait(SOON)
+    assert cleaned.is_set()
+
+
 def test_closing_does_not_break_off_what_must_come_to_its_end() -> None:
     begun, ended = threading.Event(), threading.Event()
 

@@ -297,10 +297,12 @@ ENDLESS = [
     ),
     *limited(
         "memory or seconds",
+        "select repeat('x', 300000000) from range(100)",
         "select array_agg(range) from range(1000000000)",
     ),
     *limited(
         "rows or seconds",
+        "select * from range(1000000)",
         "from demo.recording a, demo.recording b select a.seq",
     ),
 ]
