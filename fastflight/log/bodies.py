@@ -6,7 +6,9 @@ Parquet files. Rows of one log are in ascending order.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from typing import Any
 from zlib import crc32
 
@@ -24,6 +26,8 @@ SEQ_COLUMN = "fastflight.seq"
 PARQUET_END = b"PAR1"
 # Few enough rows that a small range is cheap to read.
 GROUP_ROWS = 64 * 1024
+# What decoding raises for bytes that are not a body.
+UNREADABLE = pa.ArrowException, OSError, ValueError
 
 
 def _with_keys(log_type: pa.DataType, seq_type: pa.DataType) -> pa.Schema:
@@ -78,6 +82,10 @@ class DecodedBody:
         # Where the bytes of each row begin in the column, and the end of the last.
         self._offsets = np.frombuffer(data.buffers()[1], np.int32, keyed.num_rows + 1, data.offset * 4)
 
+    def parts(self, entry: Entry) -> Iterator[Entry]:
+        """Yield the parts of `entry` that are decoded on their own: here it is all of it."""
+        yield entry
+
     def rows(self, log: int, at: int, first: int, count: int) -> NumberedRows | None:
         """Return `count` rows of a log from row `at` on; None if other rows than those are there."""
         last = at + count - 1
@@ -89,18 +97,57 @@ class DecodedBody:
         return NumberedRows(first, self._rows.slice(at, count), int(self._offsets[last + 1] - self._offsets[at]))
 
 
-def decode(data: bytes, crc: int, file_of: int | None = None) -> DecodedBody | None:
+class FileBody:
+    """The rows in a Parquet file, all of the log with this number. A row group is decoded when its rows are read."""
+
+    def __init__(self, data: bytes, log: int) -> None:
+        self._file = pq.ParquetFile(pa.BufferReader(data))
+        self._log = log
+        self._groups = [self._file.metadata.row_group(group) for group in range(self._file.num_row_groups)]
+        # Where each row group begins, and the end of the last.
+        self._starts = [0, *accumulate(group.num_rows for group in self._groups)]
+
+    @property
+    def keyed(self) -> pa.RecordBatch:
+        """All rows, as a batch of `TAIL_SCHEMA`."""
+        return self._decoded(range(len(self._groups))).keyed
+
+    def parts(self, entry: Entry) -> Iterator[Entry]:
+        """Yield the part of `entry` in each row group, with the times of the group."""
+        for group, start, stop in zip(self._groups, self._starts, self._starts[1:], strict=False):
+            part = entry.within(entry.first + start - entry.at, entry.first + stop - entry.at)
+            if part.rows > 0:
+                times = group.column(FILE_SCHEMA.names.index("time")).statistics
+                yield part._replace(first_time=times.min_raw, last_time=times.max_raw) if times else part
+
+    def rows(self, log: int, at: int, first: int, count: int) -> NumberedRows | None:
+        """Return `count` rows of a log from row `at` on; None if other rows than those are there."""
+        if not 0 <= at < at + count <= self._starts[-1]:
+            return None
+        begin, end = bisect_right(self._starts, at) - 1, bisect_left(self._starts, at + count)
+        try:
+            decoded = self._decoded(range(begin, end))
+        except UNREADABLE:
+            return None
+        return decoded.rows(log, at - self._starts[begin], first, count)
+
+    def _decoded(self, groups: Sequence[int]) -> DecodedBody:
+        table = self._file.read_row_groups(list(groups), use_threads=False).cast(FILE_SCHEMA)
+        rows = joined(table.combine_chunks().to_batches())
+        logs = pa.repeat(pa.scalar(self._log, pa.int32()), rows.num_rows)
+        columns = [logs, rows.column(1).cast(pa.int64()), *rows.columns[2:]]
+        return DecodedBody(pa.RecordBatch.from_arrays(columns, schema=TAIL_SCHEMA))
+
+
+def decode(data: bytes, crc: int, file_of: int | None = None) -> DecodedBody | FileBody | None:
     """Return the rows in a body; None if it is damaged. `file_of` is the number of the log of a Parquet file."""
     if crc32(data) != crc:
         return None
     try:
-        if file_of is None:
-            return DecodedBody(pa.ipc.read_record_batch(pa.py_buffer(data), TAIL_SCHEMA))
-        rows = joined(pq.read_table(pa.BufferReader(data), use_threads=False).cast(FILE_SCHEMA).to_batches())
-        logs = pa.repeat(pa.scalar(file_of, pa.int32()), rows.num_rows)
-        columns = [logs, rows.column(1).cast(pa.int64()), *rows.columns[2:]]
-        return DecodedBody(pa.RecordBatch.from_arrays(columns, schema=TAIL_SCHEMA))
-    except (pa.ArrowException, OSError, ValueError):
+        if file_of is not None:
+            return FileBody(data, file_of)
+        return DecodedBody(pa.ipc.read_record_batch(pa.py_buffer(data), TAIL_SCHEMA))
+    except UNREADABLE:
         return None
 
 

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from fastflight.errors import UnknownName, nearest
 from fastflight.gap import Gap, Why, microseconds, moment
-from fastflight.log.bodies import DecodedBody, decode, joined
+from fastflight.log.bodies import DecodedBody, FileBody, decode, joined
 from fastflight.log.database import PAGE, Database, LogRow
 from fastflight.log.disk import DATABASE, LocalDisk, failure
 from fastflight.log.values import (
@@ -84,7 +84,7 @@ class Content:
         self._caching = threading.Lock()
         self._intact: set[int] = set()
 
-    def body(self, number: int) -> DecodedBody | None:
+    def body(self, number: int) -> DecodedBody | FileBody | None:
         """Return a body; None if it is damaged. Raises `Gone`."""
         if (cached := self._cached.get(number)) is not None:
             return cached
@@ -100,7 +100,7 @@ class Content:
                 raise failure(error, "reading the recordings") from error
             data = None  # a bad sector
         body = decode(data or b"", stored.crc, stored.log if stored.file is not None else None)
-        if body is not None and stored.file is None and body.keyed.nbytes <= CACHED_BYTES // 4:
+        if isinstance(body, DecodedBody) and body.keyed.nbytes <= CACHED_BYTES // 4:
             self._keep(number, body)
         return body
 
@@ -245,9 +245,22 @@ class LogReader:
                             gone_at = low
                             break  # ask again where the rows are now
                         body = None
-                    rows = None if body is None else body.rows(self.id, entry.at, low, entry.rows)
-                    yield self._damaged(entry) if rows is None else rows
+                    if body is None:
+                        yield self._damaged(entry)
+                    else:
+                        yield from self._decoded(body, entry, start, stop)
                 low, begun = entry.end, True
+
+    def _decoded(
+        self, body: DecodedBody | FileBody, entry: Entry, start: int, stop: int
+    ) -> Iterator[NumberedRows | Gap | None]:
+        """Yield the rows of an entry, decoding only the parts that may have rows in the range of times."""
+        for part in body.parts(entry):
+            if not part.overlaps(start, stop):
+                yield None
+            else:
+                rows = body.rows(self.id, part.at, part.first, part.rows)
+                yield self._damaged(part) if rows is None else rows
 
     def _entries(self, low: int, end: int, reported: int = -1) -> Iterator[Entry]:
         """Yield what is stored or missing of the numbers from `low` on and below `end`, in order and without a hole.

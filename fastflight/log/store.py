@@ -261,8 +261,9 @@ class Store:
                 return found or [StoredBody(place, problem)]
             except StorageError as error:
                 return found or [StoredBody(place, error)]
-            found.append(StoredBody(place, None if body is None else body.keyed))
-            size += 0 if body is None else int(body.keyed.nbytes)
+            rows = None if body is None else body.keyed
+            found.append(StoredBody(place, rows))
+            size += 0 if rows is None else int(rows.nbytes)
         return found
 
     def ends(self, body: BodyPosition) -> dict[str, int]:

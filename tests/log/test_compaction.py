@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from fastflight.errors import Stopped, StorageError
-from fastflight.log import Gap, Range, Retention, Store, compact
+from fastflight.log import Gap, NumberedRows, Range, Retention, Store, compact
 from tests.log.disks import FailingDisk
 from tests.log.rows import batch_of, checked, clear, missing, numbers, rows_of
 
@@ -93,6 +93,23 @@ def test_what_is_worth_a_file_becomes_one(tmp_path: Path) -> None:
         assert (stored.files, stored.first, stored.end, stored.spans) == ([tmp_path / name], 0, 2000, [(0, 1999)])
         assert store.log("board0").stored().files == []
         stored.close()
+
+
+def test_a_range_of_a_file_with_several_row_groups(tmp_path: Path) -> None:
+    times = [*range(100_000), *range(70_000, 120_000)]  # the clock of the computer was set back
+    rows = rows_of([(time, b"%d" % time) for time in times])
+    with Store(tmp_path, sync_ms=0) as store:
+        log = store.open("a")
+        log.append(rows).result()
+        (name,) = compact(store, file_bytes=0, least=1)
+        assert pq.read_metadata(tmp_path / name).num_row_groups > 2
+        for first, last in [(0, 149_999), (65_535, 65_536), (70_000, 140_000), (149_999, 149_999)]:
+            (read,) = log.read(Range(first, last))
+            assert isinstance(read, NumberedRows) and read.first == first
+            assert read.batch.equals(rows.slice(first, last - first + 1))
+        for start, stop in [(99_990, 100_010), (0, 10), (119_990, 120_000), (65_000, 75_000), (120_000, 130_000)]:
+            wanted = Range(from_time=start, until_time=stop)
+            assert numbers(log.read(wanted)) == {seq for seq, time in enumerate(times) if start <= time < stop}
 
 
 def test_files_with_rows_and_the_rows_that_are_not_in_files(tmp_path: Path) -> None:
