@@ -24,7 +24,6 @@ if TYPE_CHECKING:
         DeviceListing,
         DeviceSession,
         FleetFile,
-        Mock,
         Recording,
         SourceRequest,
     )
@@ -40,7 +39,6 @@ __all__ = [
     "Estimate",
     "FastFlightClient",
     "FleetFile",
-    "Mock",
     "Recording",
     "Source",
     "SourceRequest",
@@ -60,7 +58,6 @@ _MODULES = {
         "DeviceListing",
         "DeviceSession",
         "FleetFile",
-        "Mock",
         "Recording",
         "SourceRequest",
     ),

@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from fastflight import Mock
 from fastflight.service import encode
-from fastflight.sources import mock
+from fastflight_benchmark import mock
+from fastflight_benchmark.mock import Mock
 
 Mode = Literal["sync", "async"]
 

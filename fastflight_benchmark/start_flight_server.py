@@ -1,4 +1,4 @@
-"""Start the server that the benchmark measures: `fastflight serve`, with all its options."""
+"""Start the server that the benchmark measures: `fastflight serve` with the table, and all its options."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ import sys
 from fastflight.cli.entry import main
 
 if __name__ == "__main__":
-    sys.argv.insert(1, "serve")
+    sys.argv[1:1] = ["serve", "--source", "fastflight_benchmark.mock:SOURCE"]
     main()

@@ -18,13 +18,13 @@ import pyarrow as pa
 import typer
 from pyarrow import flight
 
-from fastflight import Mock
 from fastflight.errors import DataError
 from fastflight.service import Catalog, decode
-from fastflight.sources import mock
+from fastflight_benchmark import mock
 from fastflight_benchmark.contenders import CONTENDERS
 from fastflight_benchmark.engine import MIB, WrongPath
 from fastflight_benchmark.loading.reading import Answer
+from fastflight_benchmark.mock import Mock
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 

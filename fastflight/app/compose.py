@@ -42,13 +42,13 @@ from fastflight.runtime.metrics import FunctionCollector
 from fastflight.runtime.stream_registry import StreamRegistry
 from fastflight.server import FlightServer
 from fastflight.service import Catalog
+from fastflight.service.own_source import Source
 from fastflight.sources import (
     DeviceFiles,
     FileCache,
     Recordings,
     device_actions,
     device_sources,
-    mock,
     recording_actions,
     recording_source,
 )
@@ -81,7 +81,10 @@ def open_server(config: Config) -> RunningServer:
     # first request it would block an event loop that reads devices.
     pa.array([0])
     with ExitStack() as parts:
-        shards = Shards(config.shards, owners=[source.name for source in config.sources if source.runs_on_loop])
+        shards = Shards(
+            config.shards,
+            owners=[each.name for each in config.sources if isinstance(each, Source) and each.runs_on_loop],
+        )
         # Here in case the inventory cannot be opened; below, so that it is closed before the inventory.
         parts.callback(shards.close)
         # `ServedDevices` adds the devices.
@@ -117,7 +120,7 @@ def open_server(config: Config) -> RunningServer:
             names=None if member is None else member.names,
             passed_on=None if member is None else member.forwarding.passed_on,
         )
-        for source in (*on_board, recording_source(recordings, typed), mock.SOURCE, *config.sources):
+        for source in (*on_board, recording_source(recordings, typed), *config.sources):
             catalog.add(source)
         on_devices = [*device_actions(inventory, publishers.states), *device_changes(served)]
         recorded, *on_recordings = recording_actions(recordings)

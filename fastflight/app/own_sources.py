@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from fastflight.errors import RequestError, nearest
-from fastflight.service import requests
+from fastflight.service import DataSource, requests
 from fastflight.service.own_source import Source
 from fastflight.service.requests import Request
 
@@ -23,16 +23,16 @@ GROUP = "fastflight.sources"
 EXAMPLE = "As in my_package.sales:SALES"
 
 
-def load_sources(names: Iterable[str]) -> tuple[Source[Any], ...]:
+def load_sources(names: Iterable[str]) -> tuple[DataSource[Any], ...]:
     """Return the sources of the entry points of `GROUP`, and those that `names` name, as MODULE:NAME."""
     installed = [(f"entry point {each.name}{_of(each)}", _installed(each)) for each in entry_points(group=GROUP)]
     return sources_of([*installed, *((f"--source {name}", _named(name)) for name in names)])
 
 
-def sources_of(given: Iterable[tuple[str, Any]]) -> tuple[Source[Any], ...]:
+def sources_of(given: Iterable[tuple[str, Any]]) -> tuple[DataSource[Any], ...]:
     """Return the sources of what is `given`, each with the place that errors name. Each request type has one source."""
     taken = {kind.type: "fastflight itself" for kind in _built_in()}
-    found: dict[int, Source[Any]] = {}
+    found: dict[int, DataSource[Any]] = {}
     for where, thing in given:
         if id(thing) in found:
             continue
@@ -71,7 +71,7 @@ def _named(name: str) -> Any:
     try:
         return getattr(imported, attribute)
     except AttributeError:
-        sources = [key for key, value in vars(imported).items() if isinstance(value, Source)]
+        sources = [key for key, value in vars(imported).items() if isinstance(value, DataSource)]
         public = [key for key in vars(imported) if not key.startswith("_")]
         hint = nearest(attribute, sources or public)
         raise RequestError(f"{module} has no {attribute!r}", where=where, hint=hint) from None

@@ -18,7 +18,6 @@ they arrive from the device. If an error ends an answer that has begun, the conn
 body. Errors are JSON: `code`, `what`, `where`, `hint`, and `text`, which holds all of them in one line."""
 
 FILE_REQUEST = {"type": "device.file", "device": "demo", "path": "/readings.csv"}
-MOCK_REQUEST = {"type": "mock", "variant": "simple", "total_rows": 1000}
 LISTING_REQUEST = {"type": "device.listing", "device": "demo"}
 READABLE = ("device.file", "device.listing", "device.tree", "device.exec", "device.session", "fleet.file", "recording")
 
@@ -117,7 +116,7 @@ EXEC_KEYS = ("code", "interrupt", "timeout")
 CONDITIONS = {"If_Match": TEXT, "If_None_Match": TEXT}
 
 STREAM: Described = {
-    **_json_body(REQUEST, file=FILE_REQUEST, table=MOCK_REQUEST, folder=LISTING_REQUEST),
+    **_json_body(REQUEST, file=FILE_REQUEST, folder=LISTING_REQUEST),
     "parameters": _parameters("query", format=_one_of("arrow", "jsonl", "csv", "lines"), formulas=FORMULAS),
     **_answers(200, "The rows", _ROWS, *OF_A_BOARD, 406, 408, 409, 413, 415, 422),
 }

@@ -94,13 +94,13 @@ class Source(DataSource[R]):
             self.write = self._write
 
     @classmethod
-    def of(cls, given: Any) -> Source[Any]:
-        """Return `given` if it is a `Source`, else the source that it describes.
+    def of(cls, given: Any) -> DataSource[Any]:
+        """Return `given` if it is a source already, else the source that it describes.
 
         That is an object with the attribute `request`, the class of the requests, and methods with the names of this
         class's arguments. A class is called without arguments to make the object.
         """
-        if isinstance(given, Source):
+        if isinstance(given, DataSource):
             return given
         made = given() if isinstance(given, type) else given
         request = getattr(made, "request", None)

@@ -62,8 +62,6 @@ MAX_SEQ = 2**53
 # No file of littlefs or FAT (at most 4 GiB less one byte) has a later offset.
 MAX_OFFSET = 2**32
 
-# The benchmark table repeats a few batches; this many rows of the default table are 200 GB.
-MAX_MOCK_ROWS = 1_000_000_000
 # Some hundred times what people write, and little enough for a parser.
 MAX_QUERY_CHARACTERS = 100_000
 MAX_PARAMETERS = 1000
@@ -426,23 +424,3 @@ class Sql(Request):
         asked = self.model_copy()
         asked._identity = identity
         return asked
-
-
-class Mock(Request):
-    """Reads the benchmark table of `total_rows` rows, or writes rows, which are counted and thrown away.
-
-    `variant` selects the columns: 50 of int32 (`default`), four of int32 (`simple`), or mixed types (`complex`). With
-    `first_row`, the answer begins at that row of the whole table. get_flight_info divides the table into up to
-    `endpoints` parts, between batches.
-    """
-
-    type: ClassVar[str] = "mock"
-    demands: ClassVar[Demands] = {"read": None, "write": None}
-
-    rows_per_batch: BatchRows = 10_000
-    # Seconds that the source waits for each row.
-    delay_per_row: Annotated[float, Field(ge=0, le=1)] = 0.0
-    variant: Literal["default", "simple", "complex"] = "default"
-    total_rows: Annotated[int, Field(ge=0, le=MAX_MOCK_ROWS)] = 1_000_000
-    first_row: Annotated[int, Field(ge=0, le=MAX_MOCK_ROWS)] = 0
-    endpoints: Annotated[int, Field(ge=1, le=MAX_ENDPOINTS)] = 1

@@ -1,4 +1,4 @@
-"""The data sources of the server: device files, folder listings, code output, live traffic, recordings, a test table.
+"""The data sources of the server: device files, folder listings, code output, live traffic, recordings.
 
 Each module implements one request type as a subclass of `service.source.DataSource`. `device_sources` and
 `recording_source` build these for the catalog; `device_actions` and `recording_actions` build the matching table of

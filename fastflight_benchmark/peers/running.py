@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fastflight import Mock
 from fastflight.client import FastFlightClient
 from fastflight.errors import TransportError
-from fastflight.sources import pacer
+from fastflight_benchmark import pacer
 from fastflight_benchmark.contenders import BARE, MODES, NAMESAKES
+from fastflight_benchmark.mock import Mock
 from fastflight_benchmark.peers import environment
 from fastflight_benchmark.peers.environment import Missing, Say
 from fastflight_benchmark.processes import Spawned, finished, spawned, spawned_by

@@ -26,12 +26,12 @@ from urllib.parse import quote
 
 import psutil
 
-from fastflight import Mock
 from fastflight.client import FastFlightClient
 from fastflight.errors import DataError
 from fastflight_benchmark.contenders import BARE, CONTENDERS, MODES, PEERS, SERVERS, Mode
 from fastflight_benchmark.engine import LESS, MIB, MORE, Bench, Contender, Figures, Measure, Suite
 from fastflight_benchmark.loading.pool import Loaders
+from fastflight_benchmark.mock import Mock
 from fastflight_benchmark.peers.running import FREE_PORT, SERVER, named_server, prepared
 from fastflight_benchmark.processes import Spawned, spawned
 from fastflight_benchmark.result import Label

@@ -17,13 +17,13 @@ from typing import TypeAlias
 
 import numpy as np
 
-from fastflight import Mock
 from fastflight.errors import DataError
 from fastflight_benchmark.contenders import BARE, CONTENDERS, MODES, NAMESAKES, PEERS
 from fastflight_benchmark.engine import LESS, MORE, Bench, Figures, Measure, Suite
 from fastflight_benchmark.loading import ghz
 from fastflight_benchmark.loading.calling import DO_ACTION, DO_GET, GET_FLIGHT_INFO
 from fastflight_benchmark.loading.pool import Calls, Loaders
+from fastflight_benchmark.mock import Mock
 from fastflight_benchmark.peers import environment
 from fastflight_benchmark.peers.environment import Missing
 from fastflight_benchmark.peers.running import named_server, prepared

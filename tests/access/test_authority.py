@@ -22,13 +22,14 @@ from fastflight.service.requests import (
     DeviceListing,
     Doing,
     FleetFile,
-    Mock,
     Recording,
     Request,
     SourceRequest,
     Verb,
 )
-from fastflight.sources import device_actions, device_sources, mock, recording_actions, recording_source
+from fastflight.sources import device_actions, device_sources, recording_actions, recording_source
+from fastflight_benchmark import mock
+from fastflight_benchmark.mock import Mock
 
 NAMES = ["bench", "demo", "demo-2"]
 AUTHORITY = Authority(lambda: NAMES, lambda: ["bench", "demo", "old"])

@@ -16,7 +16,8 @@ from fastflight.client import FastFlightClient
 from fastflight.client.connection import REUSE
 from fastflight.device.unread_input import BUDGET_BYTES
 from fastflight.errors import BusyError, FileMissing, RequestError, UnknownName
-from fastflight.service.requests import Mock
+from fastflight_benchmark import mock
+from fastflight_benchmark.mock import Mock
 from tests.support.clustered import TTL, Cluster, clustered
 from tests.support.refusals import refused
 from tests.support.servers import serving
@@ -150,7 +151,10 @@ def follow_a_move(cluster: Cluster, board: str) -> None:
 
 def test_a_server_without_nats_says_so_and_serves_what_it_can() -> None:
     alone = ClusterSettings(servers=("nats://127.0.0.1:1",), name="alpha", ttl=TTL)
-    with serving({"board": "sim:"}, cluster=alone) as server, FastFlightClient(server.location) as client:
+    with (
+        serving({"board": "sim:"}, cluster=alone, sources=(mock.SOURCE,)) as server,
+        FastFlightClient(server.location) as client,
+    ):
         until(lambda: "cannot be used" in str(client.cluster()["trouble"]))
         assert [each.name for each in client.devices()] == ["board"]
         assert client.read_request(Mock(total_rows=10)).to_arrow().num_rows == 10

@@ -40,6 +40,7 @@ from fastflight_benchmark.printing_boards import Options, printing
 from fastflight_benchmark.processes import spawned
 from tests.campaigns import engine
 from tests.campaigns.soaking.visits import FILE, VISITS, Counted, Place, lines
+from tests.support.servers import TABLE
 
 # One in so many boards is one that can do more than print.
 PRINTING_PER_BOARD = 10
@@ -239,7 +240,7 @@ def campaign(folder: Path, asked: argparse.Namespace) -> SoakOutcome:
         server = stack.enter_context(
             spawned(
                 "fastflight", "serve", "--server", "grpc://127.0.0.1:0", "--fleet", str(folder / "fleet.toml"),
-                "--record", "*", "--recordings", str(kept_in), "--http", str(port), "--log-json",
+                "--record", "*", "--recordings", str(kept_in), "--http", str(port), "--log-json", *TABLE,
             )
         )  # fmt: skip
         names, http = tuple(devices), f"http://127.0.0.1:{port}"

@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from fastflight.cli.main import app
 from fastflight.client import FastFlightClient
+from fastflight_benchmark import mock
 from tests.support.servers import serving
 
 Run = Callable[..., Result]
@@ -22,7 +23,7 @@ def location() -> Iterator[str]:
 
 def demo_server() -> Iterator[str]:
     """The address of a server with a board of its own, for as long as the generator lives."""
-    with serving() as running:
+    with serving(sources=(mock.SOURCE,)) as running:
         with FastFlightClient(running.location) as client:
             client.info("demo")  # opens the board's line, which stays open: no leak of the test that comes first
         yield running.location

@@ -20,7 +20,7 @@ import pytest
 
 from fastflight.client import FastFlightClient, Gap
 from fastflight.log import StoreReader
-from tests.support.servers import SECONDS, SERVE, ServerProcess
+from tests.support.servers import SECONDS, SERVE, TABLE, ServerProcess
 from tests.support.waiting import until
 
 # What it was told that streams get, and what it may take beyond, on a busy machine.
@@ -34,7 +34,7 @@ class Child(ServerProcess):
     """A server process that gives its streams little time to end."""
 
     def __init__(self, *options: str, command: Sequence[str] = SERVE) -> None:
-        super().__init__("--drain", f"{DRAIN}", *options, command=command)
+        super().__init__("--drain", f"{DRAIN}", *TABLE, *options, command=command)
 
     def ended(self) -> int:
         """Its exit code, told to end and within its time."""

@@ -16,7 +16,7 @@ from fastflight.client import FastFlightClient
 from fastflight.errors import ProtocolError
 from fastflight.runtime.metrics import DEFINITIONS
 from fastflight.runtime.stream_registry import StreamRegistry
-from fastflight.service.requests import Mock
+from fastflight_benchmark.mock import Mock
 from tests.support.servers import serving
 from tests.support.waiting import until
 

@@ -18,7 +18,7 @@ from fastflight.access.tokens import Book, Certificate, issued
 from fastflight.app.compose import open_server
 from fastflight.client import AsyncFastFlightClient, Credentials, FastFlightClient
 from fastflight.errors import FastFlightError, Forbidden, RequestError, TransportError, Unauthenticated, UnknownName
-from fastflight.service.requests import Mock
+from fastflight_benchmark.mock import Mock
 from tests.support.servers import config, serving
 
 NOW = datetime.now(UTC)

@@ -15,15 +15,17 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from fastflight import AsyncFastFlightClient, Credentials, FastFlightClient, FleetFile, Mock
+from fastflight import AsyncFastFlightClient, Credentials, FastFlightClient, FleetFile
 from fastflight.client import Endpoint, IncompleteWarning
 from fastflight.simulator import samples
+from fastflight_benchmark import mock
+from fastflight_benchmark.mock import Mock
 from tests.support.servers import serving
 
 
 @pytest.fixture(scope="module")
 def location() -> Iterator[str]:
-    with serving() as running:
+    with serving(sources=(mock.SOURCE,)) as running:
         with FastFlightClient(running.location) as client:
             client.info("demo")
         yield running.location

@@ -19,9 +19,10 @@ from fastflight.concurrency import Shards
 from fastflight.errors import BusyError, RequestError, Stopped, TransportClosed, TransportError, TransportTimeout
 from fastflight.server import FlightServer
 from fastflight.service import Catalog
-from fastflight.service.requests import Mock, Request
+from fastflight.service.requests import Request
 from fastflight.service.source import Batches, Estimate, Part, Parts, Reading
-from fastflight.sources import mock
+from fastflight_benchmark import mock
+from fastflight_benchmark.mock import Mock
 from tests.support.function_source import FunctionSource
 from tests.support.refusals import refused
 

@@ -8,14 +8,16 @@ import subprocess
 import sys
 import tempfile
 
+from fastflight_benchmark import mock
 from tests.support.servers import serving
 
 SECONDS = 100.0
 PROGRAM = """
 import sys
 import ray
-from fastflight import FastFlightClient, Mock
+from fastflight import FastFlightClient
 from fastflight.client import Endpoint
+from fastflight_benchmark.mock import Mock
 
 with FastFlightClient(sys.argv[1]) as client:
     endpoints = client.endpoints(Mock(rows_per_batch=100, total_rows=1000, endpoints=4, variant="simple"))
@@ -31,7 +33,7 @@ ray.shutdown()
 
 def test_a_block_for_each_endpoint() -> None:
     # Ray's sockets have long names. In pytest's folder they would be longer than Linux allows.
-    with serving() as running, tempfile.TemporaryDirectory(prefix="ray") as folder:
+    with serving(sources=(mock.SOURCE,)) as running, tempfile.TemporaryDirectory(prefix="ray") as folder:
         environment = {**os.environ, "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0", "RAY_USAGE_STATS_ENABLED": "0"}
         process = subprocess.Popen(
             [sys.executable, "-c", PROGRAM, running.location, folder],

@@ -12,13 +12,15 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
-from fastflight import AsyncFastFlightClient, DeviceFile, DeviceSession, FastFlightClient, FleetFile, Mock
+from fastflight import AsyncFastFlightClient, DeviceFile, DeviceSession, FastFlightClient, FleetFile
 from fastflight.app.config import RecordingSettings
 from fastflight.client.connection import ServerConnection
 from fastflight.client.progress import Report
 from fastflight.client.stream import RowStream
 from fastflight.errors import FileMissing, RequestError, UnknownName
 from fastflight.service.requests import Request
+from fastflight_benchmark import mock
+from fastflight_benchmark.mock import Mock
 from tests.docs.notebooks import record_yesterday
 from tests.support.servers import serving
 
@@ -35,7 +37,10 @@ Query = Callable[[pl.LazyFrame], pl.LazyFrame]
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FastFlightClient]:
     folder = tmp_path_factory.mktemp("recordings")
     record_yesterday(folder)
-    with serving(recordings=RecordingSettings(folder=folder)) as running, FastFlightClient(running.location) as client:
+    with (
+        serving(recordings=RecordingSettings(folder=folder), sources=(mock.SOURCE,)) as running,
+        FastFlightClient(running.location) as client,
+    ):
         client.info("demo")
         yield client
 

@@ -23,8 +23,9 @@ from fastflight.gateway import Backend, application, listen
 from fastflight.runtime.stream_registry import StreamRegistry
 from fastflight.server import FlightServer
 from fastflight.service import Catalog
-from fastflight.sources import device_actions, device_sources, mock
+from fastflight.sources import device_actions, device_sources
 from fastflight.sources.state_actions import state_actions
+from fastflight_benchmark import mock
 
 from .case import Case, discreet
 

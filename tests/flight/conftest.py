@@ -21,7 +21,8 @@ from fastflight.device import Inventory
 from fastflight.server import FlightServer
 from fastflight.service import Catalog
 from fastflight.simulator import samples
-from fastflight.sources import DeviceFiles, FileCache, device_actions, device_sources, mock
+from fastflight.sources import DeviceFiles, FileCache, device_actions, device_sources
+from fastflight_benchmark import mock
 
 # For waits that end as soon as something happens; reached only when it does not.
 SOON = 60.0

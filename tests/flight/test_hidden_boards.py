@@ -19,7 +19,8 @@ from fastflight.device import Inventory
 from fastflight.server import FlightServer
 from fastflight.service import Catalog, encode
 from fastflight.service.requests import FleetFile
-from fastflight.sources import device_actions, device_sources, mock
+from fastflight.sources import device_actions, device_sources
+from fastflight_benchmark import mock
 from tests.support.refusals import refused
 
 from .conftest import SOON

@@ -18,8 +18,8 @@ from fastflight.gateway import Backend, Gateway, application, listen
 from fastflight.gateway.middleware import GatewayMiddleware
 from fastflight.runtime.stream_registry import StreamRegistry
 from fastflight.service import Catalog
-from fastflight.sources import mock
 from fastflight.sources.state_actions import server_metrics, state_actions
+from fastflight_benchmark import mock
 from tests.support.function_source import FunctionSource
 
 from ..server.conftest import SOON, Trial, Trials, lively

@@ -30,8 +30,9 @@ from fastflight.gateway import (
 )
 from fastflight.runtime.stream_registry import StreamRegistry
 from fastflight.service import Catalog
-from fastflight.sources import device_actions, device_sources, mock, recording_actions
+from fastflight.sources import device_actions, device_sources, recording_actions
 from fastflight.sources.state_actions import state_actions
+from fastflight_benchmark import mock
 
 SOON = 60.0
 CREATED = datetime(2026, 1, 1, tzinfo=UTC)

@@ -31,8 +31,9 @@ from fastflight.gateway import Backend, Gateway, application, listen
 from fastflight.runtime.stream_registry import StreamRegistry
 from fastflight.server import FlightServer
 from fastflight.service import Catalog
-from fastflight.sources import device_actions, device_sources, mock, recording_actions, recording_source
+from fastflight.sources import device_actions, device_sources, recording_actions, recording_source
 from fastflight.sources.state_actions import state_actions
+from fastflight_benchmark import mock
 
 from ..server.test_authentication import TokenDesk
 

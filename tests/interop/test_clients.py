@@ -13,6 +13,7 @@ import pyarrow.flight as flight
 import pytest
 
 from fastflight.app.compose import RunningServer
+from fastflight_benchmark import mock
 from tests.support.servers import serving
 
 from .clients import CLIENTS, ForeignClient, Step, missing
@@ -33,7 +34,7 @@ def _adbc_has_run() -> None:
 
 @pytest.fixture
 def server() -> Iterator[RunningServer]:
-    with serving() as server:
+    with serving(sources=(mock.SOURCE,)) as server:
         yield server
 
 

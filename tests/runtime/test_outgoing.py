@@ -13,9 +13,10 @@ from fastflight.runtime import outgoing
 from fastflight.runtime.outgoing import JOINED_BYTES, MAX_MESSAGE_BYTES, SMALL_BYTES, Message, Outgoing
 from fastflight.runtime.stream import Stream
 from fastflight.runtime.stream_registry import StreamRegistry
-from fastflight.service.requests import MAX_BATCH_ROWS, Mock
+from fastflight.service.requests import MAX_BATCH_ROWS
 from fastflight.service.resolve import ResolvedRequest
 from fastflight.service.source import Batch, Batches, Noted, Reading
+from fastflight_benchmark.mock import Mock
 from tests.support.function_source import FunctionSource
 
 NUMBER = pa.int64()

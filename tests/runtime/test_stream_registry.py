@@ -11,9 +11,9 @@ from fastflight.concurrency import Shard, off_loop
 from fastflight.errors import ResourceExhausted, Stopped
 from fastflight.runtime.admission import Limits
 from fastflight.runtime.stream_registry import StreamRegistry
-from fastflight.service.requests import Mock
 from fastflight.service.resolve import ResolvedRequest
-from fastflight.sources import mock
+from fastflight_benchmark import mock
+from fastflight_benchmark.mock import Mock
 from tests.support.waiting import auntil
 
 SOON = 60.0

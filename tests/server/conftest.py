@@ -26,7 +26,7 @@ from fastflight.server.deadlines import Deadlines
 from fastflight.service import Catalog, DataSource
 from fastflight.service.requests import Demands, Request, Verb
 from fastflight.service.source import Acknowledge, Batches, Noted, Progress, Reading, Summary
-from fastflight.sources import mock
+from fastflight_benchmark import mock
 from tests.support.function_source import FunctionSource
 from tests.support.waiting import until
 

@@ -15,7 +15,7 @@ import pytest
 
 from fastflight.service import encode
 from fastflight.service.choices import Mode
-from fastflight.service.requests import Mock
+from fastflight_benchmark.mock import Mock
 
 from .conftest import TrialServer
 

@@ -18,7 +18,7 @@ from fastflight.cli.log import log_to_stderr
 from fastflight.client import FastFlightClient, traced
 from fastflight.client.interaction import SENT
 from fastflight.errors import RequestError
-from fastflight.service.requests import Mock
+from fastflight_benchmark.mock import Mock
 from tests.server.conftest import TrialServer, trial_server
 from tests.support.refusals import refused
 

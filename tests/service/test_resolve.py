@@ -11,7 +11,7 @@ from fastflight.errors import RequestError
 from fastflight.service import Catalog, decode, encode
 from fastflight.service.choices import Mode
 from fastflight.service.resolve import MAX_KEPT_REQUEST_BYTES, RequestResolver
-from fastflight.sources import mock
+from fastflight_benchmark import mock
 
 
 def asking() -> tuple[RequestResolver, Catalog]:

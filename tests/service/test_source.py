@@ -6,8 +6,8 @@ import pytest
 
 from fastflight.errors import RequestError
 from fastflight.service import Catalog
-from fastflight.service.requests import Mock
-from fastflight.sources import mock
+from fastflight_benchmark import mock
+from fastflight_benchmark.mock import Mock
 from tests.support.function_source import FunctionSource
 
 

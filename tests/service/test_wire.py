@@ -18,10 +18,10 @@ from fastflight.service.requests import (
     DeviceListing,
     DeviceSession,
     DeviceTree,
-    Mock,
     Request,
 )
 from fastflight.service.wire import MAX_SHOWN_CHARACTERS
+from fastflight_benchmark.mock import Mock
 from tests.support.function_source import FunctionSource
 from tests.support.refusals import refused
 

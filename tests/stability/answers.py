@@ -47,7 +47,6 @@ REQUESTS: tuple[Mapping[str, Any], ...] = (
     {"type": "device.tree", "device": "demo"},
     {"type": "device.session", "device": "demo", "limit_rows": 2},
     {"type": "fleet.file", "devices": "*", "path": "/readings.csv"},
-    {"type": "mock", "total_rows": 10, "variant": "simple"},
     {"type": "recording", "name": "demo"},
 )
 COMMANDS = (
@@ -120,7 +119,7 @@ def stream(client: flight.FlightClient, request: Mapping[str, Any]) -> Iterator[
     """Yield the columns of a request's rows where they are fixed, and the keys of its metadata and last batch."""
     reader = client.do_get(flight.Ticket(json.dumps(request).encode()))
     kind = request["type"]
-    if kind not in ("device.file", "mock"):
+    if kind != "device.file":
         columns = [each for each in reader.schema if kind != "fleet.file" or each.name == "device"]
         yield from (f"request {kind} gives the column {each.name}: {each.type}" for each in columns)
     yield from (f"request {kind} gives the metadata {key.decode()}" for key in reader.schema.metadata)

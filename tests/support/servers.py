@@ -29,6 +29,8 @@ from tests.support.commands import Command
 FREE_PORT = "grpc://127.0.0.1:0"
 Devices = Mapping[str, str | Mapping[str, Any]]
 DEMO = {"demo": "sim:"}
+# The benchmark's table, request type `mock`.
+TABLE = ("--source", "fastflight_benchmark.mock:SOURCE")
 SERVE = ("serve", "--server", FREE_PORT)
 PROGRAM = (sys.executable, "-m", "fastflight")
 # For a process that has to import all of it on a busy machine.

@@ -18,8 +18,8 @@ import pyarrow as pa
 
 from fastflight.client import AsyncFastFlightClient, FastFlightClient, Gap
 from fastflight.errors import FastFlightError
-from fastflight.service.requests import Mock
 from fastflight_benchmark.loading.counting import JSON_SCHEMA
+from fastflight_benchmark.mock import Mock
 
 FILE = "/readings.csv"
 WRITTEN_ROWS = 500

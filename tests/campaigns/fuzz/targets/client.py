@@ -24,7 +24,7 @@ from fastflight.client.parallel import combined
 from fastflight.client.stream import RowStream, summary_line
 from fastflight.client.upload import Upload
 from fastflight.errors import FastFlightError
-from fastflight.service.requests import Mock
+from fastflight_benchmark.mock import Mock
 from tests.campaigns.fuzz.material import Material
 from tests.campaigns.fuzz.target import Target
 from tests.campaigns.fuzz.varied_json import said

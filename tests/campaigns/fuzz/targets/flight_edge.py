@@ -37,11 +37,11 @@ from fastflight.server.sql_commands import CREATE
 from fastflight.service import Catalog
 from fastflight.service.requests import DeviceFile, DeviceTree, Sql
 from fastflight.service.source import Acknowledge, Estimate, Reading, Summary
-from fastflight.sources import mock
 from fastflight.sources.content import FileContent
 from fastflight.sources.tree_rows import TreeContent
 from fastflight.sql.engine import SqlEngine
 from fastflight.tables import Layout
+from fastflight_benchmark import mock
 from tests.campaigns.fuzz.material import Material
 from tests.campaigns.fuzz.protobuf import field
 from tests.campaigns.fuzz.target import Target

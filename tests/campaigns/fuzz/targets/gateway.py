@@ -30,6 +30,7 @@ from fastflight.runtime.tracing import REQUEST_ID_FORM
 from fastflight.service import Catalog, make_request, requests
 from fastflight.service.requests import FILE_DESCRIPTION, DeviceFile, Request
 from fastflight.service.source import Note
+from fastflight_benchmark.mock import Mock
 from tests.campaigns.fuzz.material import Material, cut
 from tests.campaigns.fuzz.target import Target
 from tests.support.function_source import FunctionSource
@@ -75,7 +76,7 @@ for _request in (
     requests.DeviceExec,
     requests.DeviceSession,
     requests.Recording,
-    requests.Mock,
+    Mock,
 ):
     CATALOG.add(FunctionSource(_request))
 TEXT = f"ff_{'0' * 16}_{'s' * 43}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastflight.sources.pacer import BatchPacer
+from fastflight_benchmark.pacer import BatchPacer
 from tests.support.clock import ManualClock
 
 

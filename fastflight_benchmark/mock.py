@@ -1,4 +1,7 @@
-"""`mock`: a table of generated rows for benchmarks and tests, sent at a pace that the request sets.
+"""The source `mock`: a table of generated rows, sent at a pace that the request sets.
+
+`fastflight serve --source fastflight_benchmark.mock:SOURCE` serves it. It gives finished batches, as the server's own
+sources do, so what is measured is the server.
 
 `variant` names the columns: `default` has 50 of int32, `simple` four of them, `complex` a mix of types. A batch is sent
 again and again, so that reading measures the server and the requested pace (`delay_per_row`) only. Rows that are
@@ -16,12 +19,14 @@ import functools
 import time
 from collections.abc import AsyncIterator, Iterable, Iterator
 from itertools import pairwise
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
+from pydantic import Field
 
 from fastflight.concurrency.blocking import NonBlocking, finish
-from fastflight.service.requests import Mock
+from fastflight.service.requests import MAX_ENDPOINTS, BatchRows, Demands, Request
 from fastflight.service.source import (
     Acknowledge,
     Batches,
@@ -34,7 +39,7 @@ from fastflight.service.source import (
     Summary,
     Takes,
 )
-from fastflight.sources.pacer import BatchPacer
+from fastflight_benchmark.pacer import BatchPacer
 
 DEFAULT_COLUMNS = 50
 SIMPLE_COLUMNS = 4
@@ -46,6 +51,28 @@ MAX_CACHED_MESSAGES = 64
 READY_ROWS = 2_500
 # The start of the `complex` variant's time column.
 EPOCH = np.datetime64("2025-01-01", "us")
+# The table repeats a few batches; this many rows of the default table are 200 GB.
+MAX_ROWS = 1_000_000_000
+
+
+class Mock(Request):
+    """Reads a table of `total_rows` rows, or writes rows, which are counted and thrown away.
+
+    `variant` selects the columns: 50 of int32 (`default`), four of int32 (`simple`), or mixed types (`complex`). With
+    `first_row`, the answer begins at that row of the whole table. get_flight_info divides the table into up to
+    `endpoints` parts, between batches.
+    """
+
+    type: ClassVar[str] = "mock"
+    demands: ClassVar[Demands] = {"read": None, "write": None}
+
+    rows_per_batch: BatchRows = 10_000
+    # Seconds that the source waits for each row.
+    delay_per_row: Annotated[float, Field(ge=0, le=1)] = 0.0
+    variant: Literal["default", "simple", "complex"] = "default"
+    total_rows: Annotated[int, Field(ge=0, le=MAX_ROWS)] = 1_000_000
+    first_row: Annotated[int, Field(ge=0, le=MAX_ROWS)] = 0
+    endpoints: Annotated[int, Field(ge=1, le=MAX_ENDPOINTS)] = 1
 
 
 class MockTable(DataSource[Mock]):

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastflight.runtime.outgoing import MAX_MESSAGE_BYTES
-from fastflight.service.requests import Mock
 from fastflight.service.source import Progress
-from fastflight.sources import mock
+from fastflight_benchmark import mock
+from fastflight_benchmark.mock import Mock
 from tests.support.source_items import aitems, items
 
 
