@@ -205,7 +205,7 @@ class Channel(Iterator[T], AsyncIterator[T], Generic[T]):
         While it waits, it calls `look` every `seconds`; `look` may raise.
 
         Raise the error that the channel ended with, or `Cancelled`. A step that need not wait calls no function
-        (`docs/architecture.md`, "Flight's threads").
+        (decision 0061).
         """
         came = threading.Lock()
         came.acquire()
@@ -322,7 +322,7 @@ def loop_event(*, direct: bool = False) -> tuple[asyncio.Event, Wake]:
     function raises `RuntimeError` if the loop is closed.
     """
     event, loop = asyncio.Event(), asyncio.get_running_loop()
-    if not direct:  # no Python function, because Flight's threads call it (`docs/architecture.md`)
+    if not direct:  # no Python function (decision 0061)
         return event, partial(loop.call_soon_threadsafe, event.set)
 
     def wake() -> None:

@@ -217,7 +217,7 @@ class MountAnswers:
             what = arguments[0] if isinstance(arguments[0], int) else str(arguments[0])
             return "P", *self._files.read(what, int(arguments[1]), self._piece)
         if kind == "l":
-            return "P", self._lot(str(arguments[0]), int(arguments[1])), 0
+            return "P", self._entries(str(arguments[0]), int(arguments[1])), 0
         number, *rest = arguments
         if self._last[0] != int(number):
             try:
@@ -240,15 +240,15 @@ class MountAnswers:
             self._changes[kind](*arguments)
         return b"", 0
 
-    def _lot(self, path: str, start: int) -> bytes:
+    def _entries(self, path: str, start: int) -> bytes:
         """Return entries of a folder, as many as fit, as text."""
-        lot: list[tuple[str, int, int, int]] = []
+        entries: list[tuple[str, int, int, int]] = []
         for name, state in self._files.entries(path)[start:]:
-            longer = [*lot, (name, state.mode, 0, state.size)]
+            longer = [*entries, (name, state.mode, 0, state.size)]
             if len(repr(longer).encode()) > self._piece:
                 break
-            lot = longer
-        return repr(lot).encode()
+            entries = longer
+        return repr(entries).encode()
 
     def _send(self, kind: str, content: bytes, size: int, packed: bytes | None = None) -> bytes:
         """Return the head and the first two steps of an answer, and keep the others."""

@@ -134,7 +134,7 @@ class Outgoing:
         return next(self._messages((reading.first,))) if reading.first else []
 
     def _messages(self, ready: Iterable[Batches]) -> Iterator[list[Measured]]:
-        """Yield the messages of each list of batches. A step calls no function (`docs/architecture.md`)."""
+        """Yield the messages of each list of batches. A step calls no function (decision 0061)."""
         for batches in ready:
             messages: list[Measured] = []
             for each in batches or (empty(self.schema),):

@@ -166,10 +166,6 @@ class Stream(AdmissionTicket):
         self.rows += rows
         self.bytes += size
 
-    def failing(self) -> _Failing:
-        """Return a context that closes the stream if its block raises."""
-        return _Failing(self)
-
     def close(self, outcome: str, error: BaseException | None = None) -> None:
         """Close the stream as `finished`, `failed` or `cancelled`, with its error.
 
@@ -185,8 +181,8 @@ class Stream(AdmissionTicket):
             self._registry.remove(self, self.outcome)
 
 
-class _Failing:
-    """Closes its stream if the block raises. A class, which is faster than a generator: every call uses one."""
+class ClosedOnFailure:
+    """A context that closes a stream if its block raises."""
 
     __slots__ = ("_stream",)
 

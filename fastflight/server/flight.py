@@ -25,7 +25,7 @@ from fastflight.access.authority import Authority
 from fastflight.access.identity import ANYBODY, Identity, unproven
 from fastflight.concurrency import Shard, Shards
 from fastflight.errors import Stopped, Unsupported
-from fastflight.runtime.stream import Stream
+from fastflight.runtime.stream import ClosedOnFailure, Stream
 from fastflight.runtime.stream_registry import StreamRegistry
 from fastflight.server import answers, exchanges, listing, uploads
 from fastflight.server.actions import Cancels, own_actions, types
@@ -34,7 +34,7 @@ from fastflight.server.deadlines import Deadlines
 from fastflight.server.incoming import Incoming
 from fastflight.server.middleware import KEY, Authentication, Handshake, Headers, begin
 from fastflight.server.sql_commands import NoFlightSql, SqlAnswer, is_flight_sql
-from fastflight.server.status import mapped, mapped_plainly
+from fastflight.server.status import MappedErrors, mapped_plainly
 from fastflight.service import Catalog
 from fastflight.service.requests import Doing, Request
 from fastflight.service.resolve import RequestResolver, ResolvedRequest
@@ -114,7 +114,7 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         self._deadlines.start()
 
     def list_flights(self, context: flight.ServerCallContext, criteria: bytes) -> list[flight.FlightInfo]:
-        with mapped():
+        with MappedErrors():
             identity = self._identify(context)
             with self._call("list_flights", None, identity, context):
                 return list(listing.flights(criteria, self._catalog, self._authority, identity))
@@ -122,7 +122,7 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
     def get_flight_info(
         self, context: flight.ServerCallContext, descriptor: flight.FlightDescriptor
     ) -> flight.FlightInfo:
-        with mapped():
+        with MappedErrors():
             return self._describe("get_flight_info", descriptor, context, SqlAnswer.info, listing.described)
 
     def get_schema(self, context: flight.ServerCallContext, descriptor: flight.FlightDescriptor) -> flight.SchemaResult:
@@ -131,13 +131,13 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
             return flight.SchemaResult(schema)
 
     def do_get(self, context: flight.ServerCallContext, ticket: flight.Ticket) -> flight.FlightDataStream:
-        with mapped():
+        with MappedErrors():
             identity = self._identify(context)
             if is_flight_sql(ticket.ticket):
                 return self._sql_metadata(ticket.ticket, identity, context)
             resolved = self._restrict(identity, "read", self._resolver.of(ticket.ticket))
             stream = self._open(resolved, identity, context)
-            with stream.failing():  # afterwards the answer's generator closes the stream
+            with ClosedOnFailure(stream):  # afterwards the answer's generator closes the stream
                 mode, read = resolved.source.function("read", resolved.request.mode)
                 opening = partial(read, resolved.request)
                 if mode == "sync":
@@ -172,12 +172,12 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
             exchanges.talk(source, request, stream, reader, writer, self._shard_of(request))
 
     def list_actions(self, context: flight.ServerCallContext) -> list[flight.ActionType]:
-        with mapped():
+        with MappedErrors():
             self._identify(context)
             return types(self._actions)
 
     def do_action(self, context: flight.ServerCallContext, action: flight.Action) -> Iterator[pa.Buffer]:
-        with mapped():
+        with MappedErrors():
             identity = self._identify(context)
             call = self._actions.call(action.type, action.body.to_pybytes(), identity)
             with contextlib.nullcontext() if call.at_once else self._call(action.type, call.device, identity, context):
@@ -219,7 +219,7 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         self, doing: Doing, descriptor: flight.FlightDescriptor, context: flight.ServerCallContext
     ) -> Iterator[tuple[DataSource[Any], Request, Stream]]:
         """Open a stream for a descriptor; it is closed at the end of the block, however that ends."""
-        with mapped():
+        with MappedErrors():
             identity = self._identify(context)
             if is_flight_sql(descriptor.command):
                 answer = self._sql.resolve(descriptor.command, identity)
@@ -228,7 +228,7 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
                 descriptor = flight.FlightDescriptor.for_command(answer.ticket)
             resolved = self._restrict(identity, doing, listing.resolve(descriptor, self._resolver))
             stream = self._open(resolved, identity, context)
-            with stream.failing():
+            with ClosedOnFailure(stream):
                 yield resolved.source, resolved.request, stream
             stream.close("finished")
 

@@ -35,7 +35,7 @@ class Interruptible(Iterable[T], Generic[T]):
         self._interrupted = False
 
     def __iter__(self) -> Iterator[T]:
-        # A generator, because a step of a generator calls no function (`docs/architecture.md`, "Flight's threads").
+        # A generator, because a step of a generator calls no function (decision 0061).
         while True:
             with self._stepping:
                 if self._interrupted:

@@ -104,8 +104,8 @@ def flight_error(error: BaseException, trace: Trace | None = None) -> Exception:
     return internal
 
 
-class _Mapped:
-    """The context that `mapped` returns. A class, which is faster than a generator: every call uses it."""
+class MappedErrors:
+    """The context of a handler's body: errors that leave it become Flight errors."""
 
     __slots__ = ()
 
@@ -117,22 +117,14 @@ class _Mapped:
             raise flight_error(error) from None
 
 
-_MAPPED = _Mapped()
-
-
-def mapped() -> _Mapped:
-    """Return a context for a handler's body, which maps the errors that leave it to Flight errors."""
-    return _MAPPED
-
-
 @contextmanager
 def mapped_plainly() -> Iterator[None]:
-    """As `mapped`, for get_schema. pyarrow would send the Flight errors of this call with a traceback.
+    """As `MappedErrors`, for get_schema. pyarrow would send the Flight errors of this call with a traceback.
 
     So they become an error with the status UNKNOWN and the same text.
     """
     try:
-        with mapped():
+        with MappedErrors():
             yield
     except flight.FlightError as error:
         raise _named(Unknown, type(error))(str(error)) from None

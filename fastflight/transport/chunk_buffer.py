@@ -36,7 +36,7 @@ UNTAKEN_TIMES = 4
 UNTAKEN_BYTES = KEPT_BYTES // 2
 PACE_SECONDS = 10.0
 # A reader takes at most this many chunks at once, so that it does not hold the lock for long.
-LOT_CHUNKS = 256
+MAX_CHUNKS = 256
 
 
 class Chunk(NamedTuple):
@@ -198,8 +198,8 @@ class ChunkBuffer:
                 self.missed += (kept - start) * counts_missed
                 start = kept
             # By place: most readers are near the end of the chunks, and an iterator would begin at their start.
-            items += [self._chunks[place] for place in range(start - kept, min(start - kept + LOT_CHUNKS, count))]
-            start = min(start + LOT_CHUNKS, self._next)
+            items += [self._chunks[place] for place in range(start - kept, min(start - kept + MAX_CHUNKS, count))]
+            start = min(start + MAX_CHUNKS, self._next)
             if not items and not self._closed and wake is not None:
                 self._wait_for([*self._waiting, (self._fed + 1, wake)])
             is_end = start == self._next

@@ -21,7 +21,7 @@ from fastflight.errors import (
     TransportTimeout,
 )
 from fastflight.runtime.failure import error_json
-from fastflight.server.status import MAX_EXTRA_INFO_BYTES, MAX_TEXT_BYTES, flight_error, mapped
+from fastflight.server.status import MAX_EXTRA_INFO_BYTES, MAX_TEXT_BYTES, MappedErrors, flight_error
 
 
 def every_error() -> list[type[FastFlightError]]:
@@ -62,7 +62,7 @@ def test_a_long_error_fits_a_trailer() -> None:
 
 
 def test_raising_a_mapped_error_keeps_no_chain() -> None:
-    with pytest.raises(flight.FlightInternalError) as raised, mapped():
+    with pytest.raises(flight.FlightInternalError) as raised, MappedErrors():
         raise KeyError("secret")
     assert "secret" not in str(raised.value)
     assert raised.value.__suppress_context__

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from fastflight.errors import RequestError
 from fastflight.gap import Gap
-from fastflight.transport.chunk_buffer import CHUNK_BYTES, LOT_CHUNKS, UNTAKEN_BYTES, Chunk, TapReader
+from fastflight.transport.chunk_buffer import CHUNK_BYTES, MAX_CHUNKS, UNTAKEN_BYTES, Chunk, TapReader
 from fastflight.transport.tap import HELD_BYTES, Tap
 
 SOON = 60.0
@@ -148,9 +148,9 @@ def chunks(reader: TapReader) -> list[Chunk]:
 def test_a_lot_is_bounded_and_the_rest_follows() -> None:
     tap = Tap(kept_bytes=1 << 20)
     reader = tap.reader()
-    for _ in range(LOT_CHUNKS + 1):
+    for _ in range(MAX_CHUNKS + 1):
         tap.feed("rx", b"x")
-    assert len(reader.take(0)) == LOT_CHUNKS
+    assert len(reader.take(0)) == MAX_CHUNKS
     assert len(reader.take(0)) == 1
 
 
@@ -248,9 +248,9 @@ def test_no_line_is_known_to_begin_behind_a_cut() -> None:
 def test_the_rest_is_all_that_is_there() -> None:
     tap = Tap()
     reader = tap.reader()
-    for _ in range(LOT_CHUNKS + 10):
+    for _ in range(MAX_CHUNKS + 10):
         tap.feed("rx", b"x")
-    assert reader.has_unread and len(reader.rest()) == LOT_CHUNKS + 10
+    assert reader.has_unread and len(reader.rest()) == MAX_CHUNKS + 10
     assert not reader.has_unread and reader.rest() == []
 
 

@@ -53,8 +53,8 @@ STEPS = {
     },
 }
 # Hashes small files in one command: at most `STEP_BYTES` in all, and not many, because opening a file takes time.
-LOT_FILES = 8
-LOT = """\
+MAX_FILES = 8
+HASH_FILES = """\
 def _ff(p):
  import {module}
  h={start}
@@ -196,27 +196,27 @@ def hashes(link: BoardLink, folder: str) -> Conversation[list[FileDigest]]:
 def _of_small_files(link: BoardLink, files: Sequence[FileEntry], where: str) -> Conversation[dict[str, str]]:
     """Return the hexadecimal digests of the files that one command may hash together with others, by path."""
     values: dict[str, str] = {}
-    for paths in _lots(files):
+    for paths in _groups(files):
         native_paths = tuple(map(link.capabilities.native_path, paths))
-        code = LOT.format(paths=native_paths, block=SHORT_BLOCK, **STEPS[link.capabilities.digest])
+        code = HASH_FILES.format(paths=native_paths, block=SHORT_BLOCK, **STEPS[link.capabilities.digest])
         output = yield from execute(link.repl, link.capabilities, code, where, HASH_SECONDS)
         values |= zip(paths, _checked(output.decode("ascii", "replace").split(), paths, where), strict=True)
     return values
 
 
-def _lots(files: Sequence[FileEntry]) -> Iterator[list[str]]:
-    lot: list[str] = []
+def _groups(files: Sequence[FileEntry]) -> Iterator[list[str]]:
+    group: list[str] = []
     size = 0
     for entry in files:
         if entry.size > STEP_BYTES:
             continue
-        if len(lot) == LOT_FILES or size + entry.size > STEP_BYTES:
-            yield lot
-            lot, size = [], 0
-        lot.append(entry.path)
+        if len(group) == MAX_FILES or size + entry.size > STEP_BYTES:
+            yield group
+            group, size = [], 0
+        group.append(entry.path)
         size += entry.size
-    if lot:
-        yield lot
+    if group:
+        yield group
 
 
 def _parse_digest_line(line: str, name: str, folder: str) -> FileDigest:

@@ -37,8 +37,8 @@ from fastflight.protocol import Conversation
 
 T = TypeVar("T")
 
-# How many paths go into one piece of code, which must fit into a small heap.
-LOT = 16
+# How many paths one command has: its code must fit into a small heap.
+MAX_PATHS = 16
 
 # Prints the folders that were not there. Numbers of errors differ between ports: whether a folder exists is asked.
 MKDIR = """\
@@ -132,9 +132,9 @@ class Tree:
         stored, link = self._stored, self._link
         name = link.capabilities.digest
         if name:
-            for lot in lots(stored):
-                found = yield from digests(link, [each.staged.staging_path for each in lot], self._folder)
-                for each, value in zip(lot, found, strict=True):
+            for group in _groups(stored):
+                found = yield from digests(link, [each.staged.staging_path for each in group], self._folder)
+                for each, value in zip(group, found, strict=True):
                     if value != each.sent.hex(name):
                         raise damaged_error(each.staged.path)
         else:
@@ -143,8 +143,8 @@ class Tree:
         if link.capabilities.has("os.rename"):
             for each in stored:
                 each.staged.placing = True
-            for lot in lots(stored):
-                yield from place_all(link, [each.staged for each in lot])
+            for group in _groups(stored):
+                yield from place_all(link, [each.staged for each in group])
         else:
             for each in stored:
                 yield from place(link, each.staged, each.sent.size)
@@ -154,7 +154,7 @@ class Tree:
         self._stored = []
 
 
-def lots(items: Sequence[T]) -> Iterator[Sequence[T]]:
-    """Yield `items` in groups of at most `LOT`."""
-    for start in range(0, len(items), LOT):
-        yield items[start : start + LOT]
+def _groups(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    """Yield `items` in groups of at most `MAX_PATHS`."""
+    for start in range(0, len(items), MAX_PATHS):
+        yield items[start : start + MAX_PATHS]

@@ -11,7 +11,7 @@ import pytest
 from fastflight.device import FileDigest, Inventory
 from fastflight.device.transfer.link import BoardLink
 from fastflight.device.transfer.staging import StagedFile, place_all
-from fastflight.device.transfer.tree import LOT
+from fastflight.device.transfer.tree import MAX_PATHS
 from fastflight.errors import (
     DataError,
     DeviceError,
@@ -94,7 +94,7 @@ def test_a_tree_that_breaks_while_it_is_put_in_place_is_put_there_all_the_same(
         raise TransportTimeout("the board's word of it was lost")
 
     monkeypatch.setattr("fastflight.device.transfer.tree.place_all", word_lost)
-    files = {f"{number:02}": b"new" for number in range(LOT + 4)}
+    files = {f"{number:02}": b"new" for number in range(MAX_PATHS + 4)}
     for name in files:
         (tmp_path / name).write_bytes(b"old")
     with inventory.device("demo").lease("test") as session, pytest.raises(TransportTimeout):
