@@ -20,7 +20,6 @@ from fastflight.device.unread_input import UnreadInput
 from fastflight.errors import TransportClosed, TransportError
 from fastflight.lazy import Logger
 from fastflight.transport import Address, Port, arun
-from fastflight.transport.opening import own_shard
 from fastflight.transport.port import MovableAddress
 from fastflight.transport.port_tap import BACKLOG_SECONDS, Guard, PortTap, receive_backlog, unguarded
 from fastflight.transport.tap import Tap
@@ -174,3 +173,11 @@ async def aclose(port: Port) -> None:
     """As `close`."""
     with contextlib.suppress(TransportError):
         await port.aclose()
+
+
+def own_shard(where: str) -> Shard:
+    """Start the loop of one line. `TransportError` if the system has no descriptors for it."""
+    try:
+        return Shard("line").start()
+    except OSError as error:
+        raise TransportError(f"no event loop for the line ({error.strerror})", where=where) from error

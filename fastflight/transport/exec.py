@@ -24,7 +24,6 @@ from fastflight.concurrency.offload import unbroken
 from fastflight.errors import TransportError
 from fastflight.transport import url_parts
 from fastflight.transport.child import ChildPort
-from fastflight.transport.opening import LoopAddress
 from fastflight.transport.terminal import Terminal, mark
 
 OPTIONS = ("cwd",)
@@ -38,7 +37,7 @@ SECRETS = frozenset(("FASTFLIGHT_TOKEN",))
 
 
 @dataclass(slots=True)
-class ExecAddress(LoopAddress):
+class ExecAddress:
     """A command to run. Without `cwd` it runs in a temporary folder, which exists until `dispose`."""
 
     url: str

@@ -4,8 +4,8 @@ The transport calls `data_received` for all bytes that arrive. They wait here fo
 and one chunk more: then the transport pauses, and the bytes wait in the system. Writes are passed to the transport
 chunk by chunk, each when the system has taken the last one: a write that is cut off leaves at most one chunk unsent.
 
-The coroutines may be called on any loop, and the blocking methods in any thread: each call crosses to the port's loop
-through its `Portal`.
+The coroutines may be called on any loop: each call crosses to the port's loop through its `Portal`, as do the calls of
+threads.
 
 A task on the loop keeps the port: it releases what belongs to it when the connection is lost, when the port is closed,
 and when the loop ends.
@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import cast
 
-from fastflight.concurrency import Shard, off_loop
+from fastflight.concurrency import off_loop
 from fastflight.concurrency.offload import unbroken
 from fastflight.concurrency.portal import Portal
 from fastflight.errors import TransportClosed, TransportError, TransportTimeout
@@ -80,8 +80,6 @@ class Port(asyncio.Protocol):
         self._stop_listening = asyncio.Event()
         self._lost = asyncio.Event()
         self._keeper: asyncio.Task[None] | None = None
-        # The loop of a port that was opened without one.
-        self._own_shard: Shard | None = None
 
     # The protocol.
 
@@ -116,30 +114,18 @@ class Port(asyncio.Protocol):
         self._fail(self._lost_error(exc))
         self._lost.set()
 
-    # For threads.
-
     @property
     def bytes_per_second(self) -> float | None:
         """The capacity in each direction; None if unknown, as for a socket or a pseudo-terminal."""
         return self._bytes_per_second
 
-    def read(self, timeout: float) -> bytes:
-        return self.portal.call(self.aread(timeout))
-
-    def write(self, data: bytes, timeout: float) -> None:
-        self.portal.call(self._write_all(data, timeout))
-
     def close(self) -> None:
-        """Close the port. On its own loop, this only begins to close it."""
+        """Close the port, from any thread. On its own loop, this only begins to close it."""
         if self.portal.is_here:
             self._begin_closing()
             return
-        try:
-            with contextlib.suppress(TransportClosed):  # the loop has ended, and the port with it
-                self.portal.call(self.aclose())
-        finally:
-            if self._own_shard is not None:
-                self._own_shard.close()
+        with contextlib.suppress(TransportClosed):  # the loop has ended, and the port with it
+            self.portal.call(self.aclose())
 
     # For coroutines.
 
@@ -186,12 +172,8 @@ class Port(asyncio.Protocol):
 
     async def aclose(self) -> None:
         """Close the line. Safe to call twice, and while another task waits in `aread`."""
-        try:
-            with contextlib.suppress(TransportClosed):
-                await self.portal.acall(unbroken(self._aclose()))
-        finally:
-            if self._own_shard is not None and not self.portal.is_here:
-                await off_loop(self._own_shard.close)
+        with contextlib.suppress(TransportClosed):
+            await self.portal.acall(unbroken(self._aclose()))
 
     # On the loop.
 

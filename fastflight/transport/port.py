@@ -87,9 +87,6 @@ class Address(Protocol):
     def url(self) -> str:
         """The URL of the device, without what may be secret in it."""
 
-    def open(self, timeout: float) -> Port:
-        """As `aopen`, for a thread: on a loop of its own, which ends with the port."""
-
     async def aopen(self, timeout: float) -> Port:
         """Open the line on the running loop, within `timeout` seconds. If cancelled, it leaves nothing open.
 
@@ -98,6 +95,13 @@ class Address(Protocol):
 
     def dispose(self) -> None:
         """Release what the address itself holds. No port of it may be open."""
+
+
+class StatelessAddress:
+    """The base of addresses that hold nothing."""
+
+    def dispose(self) -> None:
+        """Do nothing."""
 
 
 @runtime_checkable

@@ -19,8 +19,7 @@ from fastflight.protocol.rfc2217 import LINE_NAMES, ModemState, Purge, Setting
 from fastflight.protocol.rfc2217_client import Request, Rfc2217Client
 from fastflight.transport import url_parts
 from fastflight.transport.framed import FramedPort
-from fastflight.transport.opening import LoopAddress
-from fastflight.transport.port import LineSettings, ModemLines
+from fastflight.transport.port import LineSettings, ModemLines, StatelessAddress
 from fastflight.transport.socket import SocketAddress
 
 # The options of a URL, all of which are public.
@@ -28,7 +27,7 @@ OPTIONS = SHOWN = ("baud", "dtr", "rts")
 
 
 @dataclass(frozen=True, slots=True)
-class Rfc2217Address(LoopAddress):
+class Rfc2217Address(StatelessAddress):
     """A serial port behind a server. Settings that are None stay as they are there."""
 
     url: str

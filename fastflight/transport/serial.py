@@ -24,9 +24,8 @@ from fastflight.concurrency import off_loop
 from fastflight.errors import TransportError
 from fastflight.transport import url_parts
 from fastflight.transport.identity import Identity, Ports, format_ports, identify, system_ports
-from fastflight.transport.opening import LoopAddress
 from fastflight.transport.pacing import DEFAULT, LIMITS, Pacing
-from fastflight.transport.port import LineSettings
+from fastflight.transport.port import LineSettings, StatelessAddress
 from fastflight.transport.serial_lines import FAILURES
 from fastflight.transport.serial_port import SerialPort
 
@@ -36,7 +35,7 @@ OPTIONS = SHOWN = ("baud", "dtr", "rts", "serial_number", "location", *LIMITS)
 
 
 @dataclass(frozen=True, slots=True)
-class SerialAddress(LoopAddress):
+class SerialAddress(StatelessAddress):
     """A serial port, given by its system `name`, or by the identity `wanted`.
 
     `dtr` and `rts` are the states of the lines after opening; None leaves a line as opening sets it. `ports` returns

@@ -115,11 +115,6 @@ class SerialPort(Port):
             self._outbox.withdraw(position)
             raise
 
-    async def _write_all(self, data: bytes, timeout: float) -> None:
-        self._check()
-        self._outbox.put(data)
-        await self._drain(timeout)
-
     def _pass_on(self) -> None:
         """Pass the outbox to the transport, chunk by chunk, while the system takes all of each."""
         if self._timer is not None:

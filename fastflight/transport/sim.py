@@ -24,7 +24,6 @@ from fastflight.concurrency.offload import unbroken
 from fastflight.errors import TransportClosed, TransportError, TransportTimeout
 from fastflight.simulator.samples import write_samples
 from fastflight.transport import url_parts
-from fastflight.transport.opening import LoopAddress
 from fastflight.transport.socket import SocketPort
 
 NUMBERS = ("baud", "ring", "hold", "capacity", "heap", "no-raw-paste", "no-interrupt", "soft-timers", "seed")
@@ -49,7 +48,7 @@ Started = tuple[socket.socket, "subprocess.Popen[bytes]"]
 
 
 @dataclass(slots=True)
-class SimAddress(LoopAddress):
+class SimAddress:
     """A simulated board. Without `files` its file tree is a temporary folder, which exists until `dispose`.
 
     `dispose` may be called from another thread while the board starts: it aborts the start and waits for its end.

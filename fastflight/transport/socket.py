@@ -17,8 +17,7 @@ from typing import Any, TypeVar
 from fastflight.errors import TransportError, TransportTimeout
 from fastflight.transport import url_parts
 from fastflight.transport.loop_port import Port
-from fastflight.transport.opening import LoopAddress
-from fastflight.transport.port import LineSettings
+from fastflight.transport.port import LineSettings, StatelessAddress
 
 P = TypeVar("P", bound=Port)
 
@@ -32,7 +31,7 @@ OPTIONS = SHOWN = ("baud",)
 
 
 @dataclass(frozen=True, slots=True)
-class SocketAddress(LoopAddress):
+class SocketAddress(StatelessAddress):
     """A TCP endpoint. `baud` is the speed of the serial line behind it, if known."""
 
     url: str

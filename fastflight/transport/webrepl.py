@@ -17,7 +17,7 @@ from fastflight.errors import TransportClosed, TransportError
 from fastflight.extras import needs
 from fastflight.transport import url_parts
 from fastflight.transport.framed import FramedPort
-from fastflight.transport.opening import LoopAddress
+from fastflight.transport.port import StatelessAddress
 from fastflight.transport.socket import SocketAddress
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ SHOWN = ()
 
 
 @dataclass(frozen=True, slots=True)
-class WebReplAddress(LoopAddress):
+class WebReplAddress(StatelessAddress):
     """The WebREPL of a board. One of `password_file` and `password_env` may name where the `password` is."""
 
     url: str

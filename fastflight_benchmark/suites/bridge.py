@@ -7,6 +7,7 @@ users run it, on this computer's loopback. Except for visits, a device that only
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import re
 import socket
@@ -23,8 +24,7 @@ import numpy as np
 
 from fastflight.errors import DataError, FastFlightError
 from fastflight.protocol import Conversation, Output, RawRepl
-from fastflight.transport import parse_url
-from fastflight.transport import run as converse
+from fastflight.transport import arun, parse_url
 from fastflight_benchmark.engine import LESS, MORE, Bench, Figures, Measure, Suite
 from fastflight_benchmark.loading.wire import Wire
 from fastflight_benchmark.peers.null_device import ESCAPED, RANDOM
@@ -119,15 +119,19 @@ def _board() -> Iterator[str]:
 def _visit(url: str, soft_reset: bool) -> Figures:
     time.sleep(SETTLE_SECONDS)
     began = time.perf_counter()
-    port = parse_url(url).open(VISIT_SECONDS)
-    try:
-        output = converse(_evaluate(soft_reset), port, timeout=VISIT_SECONDS)
-    finally:
-        port.close()
+    output = asyncio.run(_conversation(url, soft_reset))
     seconds = time.perf_counter() - began
     if output.stdout.strip() != ANSWER or output.stderr:
         raise DataError(f"1+1 gave {output.stdout!r} {output.stderr!r}")
     return {"time": 1e3 * seconds}
+
+
+async def _conversation(url: str, soft_reset: bool) -> Output:
+    port = await parse_url(url).aopen(VISIT_SECONDS)
+    try:
+        return await arun(_evaluate(soft_reset), port, timeout=VISIT_SECONDS)
+    finally:
+        await port.aclose()
 
 
 def _evaluate(soft_reset: bool) -> Conversation[Output]:

@@ -20,6 +20,7 @@ from fastflight.simulator import landlock, syscalls
 from fastflight.transport.sim import SimAddress
 from fastflight.transport.socket import SocketPort
 from tests.support.commands import FASTFLIGHT, run_command
+from tests.support.ports import open_port
 from tests.support.servers import running, serving
 from tests.support.waiting import ByteReader
 
@@ -97,7 +98,7 @@ class AttackedBoard:
 def board() -> Iterator[AttackedBoard]:
     """One board, which every attack has to leave alive for the next."""
     address = SimAddress("sim:", (("telemetry", "0"), ("capacity", "1000000")))
-    port = address.open(SECONDS)
+    port = open_port(address, SECONDS)
     try:
         taken = AttackedBoard(port)
         taken.run(TAKEN_OVER)

@@ -14,6 +14,7 @@ from fastflight.transport import parse_url
 from fastflight.transport.pacing import Pacing
 from fastflight.transport.serial import SerialAddress
 from fastflight.transport.serial_port import SerialPort
+from tests.support.ports import open_port
 
 from .serial_bench import NEVER_MS, PATIENCE, SerialBench
 
@@ -23,17 +24,17 @@ def opening() -> Iterator[Callable[..., SerialBench]]:
     ports: list[SerialPort] = []
     descriptors: list[int] = []
 
-    def open_port(drain: int = 1024, drain_ms: int = NEVER_MS, chunk: int = 4096) -> SerialBench:
+    def open_bench(drain: int = 1024, drain_ms: int = NEVER_MS, chunk: int = 4096) -> SerialBench:
         ours, theirs = os.openpty()
         tty.setraw(theirs)
         descriptors.extend((ours, theirs))
         name, pacing = os.ttyname(theirs), Pacing(drain, drain_ms, chunk)
         address = parse_url(f"serial:{name}")
         assert isinstance(address, SerialAddress)
-        ports.append(replace(address, pacing=pacing).open(PATIENCE))
+        ports.append(open_port(replace(address, pacing=pacing), PATIENCE))
         return SerialBench(ports[-1], ours)
 
-    yield open_port
+    yield open_bench
     for port in ports:
         port.close()
     for descriptor in descriptors:

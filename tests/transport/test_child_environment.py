@@ -10,6 +10,7 @@ import pytest
 from fastflight.cli.server_options import TOKEN_VARIABLE
 from fastflight.transport import parse_url
 from fastflight.transport.exec import SECRETS, child_environment
+from tests.support.ports import open_port
 
 PATIENCE = 60.0
 
@@ -21,7 +22,7 @@ def test_a_child_of_a_device_does_not_inherit_the_token(tmp_path: Path, monkeypa
     program = tmp_path / "program.py"
     program.write_text("import os; print(sorted(n for n in os.environ if n.startswith('FASTFLIGHT_')), 'end', flush=1)")
     address = parse_url(f"exec:{sys.executable} {program}")
-    port = address.open(PATIENCE)
+    port = open_port(address, PATIENCE)
     said = b""
     while b"end" not in said:
         said += port.read(PATIENCE)

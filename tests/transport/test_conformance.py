@@ -14,6 +14,7 @@ from fastflight.transport import Address, LineSettings, Port, SerialControl
 from fastflight.transport.chunk_buffer import Chunk
 from fastflight.transport.port_tap import PortTap
 from fastflight.transport.tap import Tap
+from tests.support.ports import open_port
 from tests.transport.peers import GOODBYE, PEERS
 from tests.transport.port_reading import PATIENCE, aread_exactly, read_exactly
 from tests.transport.rfc2217_peers import rfc2217_peer
@@ -43,7 +44,7 @@ def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Kin
 @pytest.fixture
 def port(kind: Kind) -> Iterator[Port]:
     with kind(True) as address:
-        opened = address.open(PATIENCE)
+        opened = open_port(address, PATIENCE)
         try:
             yield opened
         finally:
@@ -53,7 +54,7 @@ def port(kind: Kind) -> Iterator[Port]:
 @pytest.fixture
 def deaf(kind: Kind) -> Iterator[Port]:
     with kind(False) as address:
-        opened = address.open(PATIENCE)
+        opened = open_port(address, PATIENCE)
         try:
             yield opened
         finally:
@@ -179,7 +180,7 @@ def test_a_loop_hears_the_next_port_after_a_thread_closed_the_last(kind: Kind) -
     async def main() -> None:
         for _ in range(3):
             with kind(True) as address:
-                port = await asyncio.to_thread(address.open, PATIENCE)
+                port = await asyncio.to_thread(open_port, address, PATIENCE)
                 try:
                     await port.awrite(EVERY_BYTE, PATIENCE)
                     assert await aread_exactly(port, 256) == EVERY_BYTE
@@ -201,7 +202,7 @@ def test_closing_twice_is_allowed_and_ends_the_port(port: Port) -> None:
 def test_an_address_can_be_opened_again(kind: Kind) -> None:
     with kind(False) as address:
         for _ in range(2):
-            address.open(PATIENCE).close()
+            open_port(address, PATIENCE).close()
 
 
 def test_listening_gives_way_at_any_moment_and_who_reads_next_gets_the_rest(port: Port) -> None:
@@ -264,7 +265,7 @@ def test_a_guard_goes_before_each_write_and_each_control(port: Port) -> None:
     tap = Tap()
     port.tapping = PortTap(tap, refuse)
     writes = [port.awrite(b"late", PATIENCE), port.adrain(PATIENCE)]
-    if isinstance(port, SerialControl):
+    if isinstance(port.port, SerialControl):
         writes += [
             port.aconfigure(LineSettings(baud=9600), PATIENCE),
             port.aassign(PATIENCE, dtr=True),

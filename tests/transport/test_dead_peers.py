@@ -13,6 +13,7 @@ import pytest
 from fastflight.errors import TransportClosed, TransportError, TransportTimeout
 from fastflight.transport import Address, Port, parse_url
 from fastflight.transport.socket import KEEPALIVE, USER_TIMEOUT_MS, SocketPort
+from tests.support.ports import open_port
 
 from .peers import socket_peer
 from .rfc2217_peers import rfc2217_peer
@@ -37,8 +38,8 @@ def test_a_peer_that_vanishes_is_noticed_within_a_minute(
     peer: Callable[[bool], AbstractContextManager[Address]],
 ) -> None:
     with peer(True) as address:
-        port = address.open(SOON)
-        assert isinstance(port, SocketPort)
+        port = open_port(address, SOON)
+        assert isinstance(port.port, SocketPort)
         noticed(port)
         port.close()
 
@@ -46,8 +47,8 @@ def test_a_peer_that_vanishes_is_noticed_within_a_minute(
 @pytest.mark.skipif(USER_TIMEOUT is None, reason="only Linux limits how long a peer may take nothing")
 def test_a_connection_that_the_system_gives_up_is_lost_and_not_silent() -> None:
     with socket_peer(echo=False) as address:
-        port = address.open(SOON)
-        assert isinstance(port, SocketPort) and USER_TIMEOUT is not None
+        port = open_port(address, SOON)
+        assert isinstance(port.port, SocketPort) and USER_TIMEOUT is not None
         # The peer takes nothing more: as far as the system can tell it has gone.
         with pytest.raises(TransportTimeout, match="took no byte"):
             while True:

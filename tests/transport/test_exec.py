@@ -14,6 +14,7 @@ from fastflight.errors import TransportClosed, TransportError
 from fastflight.transport import Port
 from fastflight.transport.child import SOFT_REBOOT
 from fastflight.transport.exec import ExecAddress
+from tests.support.ports import open_port
 from tests.transport.port_reading import PATIENCE, aread_until, read_until
 
 CHILD = Path(__file__).parents[1] / "bridge" / "unix_child.py"
@@ -30,7 +31,7 @@ def python(script: str) -> ExecAddress:
 @pytest.fixture
 def port() -> Iterator[Port]:
     command = shlex.join([sys.executable, "-I", "-S", str(CHILD)])
-    opened = ExecAddress(f"exec:{command}", command, "/").open(PATIENCE)
+    opened = open_port(ExecAddress(f"exec:{command}", command, "/"), PATIENCE)
     try:
         read_until(opened, b">>> ")
         yield opened
@@ -66,7 +67,7 @@ def test_so_it_does_from_a_loop(port: Port) -> None:
 
 def test_ctrl_c_is_a_byte_to_a_child_that_leaves_its_terminal_alone() -> None:
     """An emulator would end by the signal, and the board in it with it."""
-    echo = python("import os\nos.write(1, b'up')\nwhile True: os.write(1, os.read(0, 100))").open(PATIENCE)
+    echo = open_port(python("import os\nos.write(1, b'up')\nwhile True: os.write(1, os.read(0, 100))"), PATIENCE)
     try:
         read_until(echo, b"up")
         assert ask(echo, b"a\x03b", b"b") == b"a\x03b"
@@ -105,4 +106,4 @@ def test_a_death_says_how_it_came(port: Port) -> None:
 )
 def test_a_command_that_cannot_run_is_refused(command: str, reason: str) -> None:
     with pytest.raises(TransportError, match=f"cannot start the command .*{reason}"):
-        ExecAddress(f"exec:{command}", command, "/").open(PATIENCE)
+        open_port(ExecAddress(f"exec:{command}", command, "/"), PATIENCE)

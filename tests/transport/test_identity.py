@@ -14,6 +14,7 @@ from fastflight.errors import TransportError
 from fastflight.transport import parse_url
 from fastflight.transport.identity import FoundPort, Identity, format_ports, identify, system_ports
 from fastflight.transport.serial import SerialAddress
+from tests.support.ports import open_port
 
 
 @dataclass
@@ -119,7 +120,7 @@ def test_an_address_by_identity_opens_what_has_it_now() -> None:
         wanted=Identity("E66141"),
         ports=lambda: [Port(os.ttyname(theirs), "E66141", "1-1")],
     )
-    port = address.open(20.0)
+    port = open_port(address, 20.0)
     os.write(ours, b"here")
     assert port.read(20.0) == b"here"
     port.close()
@@ -132,7 +133,7 @@ def test_an_identity_that_is_not_here_is_answered_with_the_ports_that_are() -> N
     assert isinstance(parsed, SerialAddress)
     address = SerialAddress(parsed.url, parsed.name, wanted=parsed.wanted, ports=lambda: [PICO])
     with pytest.raises(TransportError) as caught:
-        address.open(20.0)
+        open_port(address, 20.0)
     assert caught.value.what == "no single port here has serial_number=E66142"
     assert "/dev/ttyACM0 (serial_number=E66141, location=1-1.2:1.0)" in caught.value.hint
 
@@ -150,4 +151,4 @@ def test_a_port_that_is_pulled_as_the_ports_are_listed_is_none_of_them(monkeypat
     assert [port.device for port in system_ports()] == ["/dev/ttyACM1"]
     assert system_ports() == []
     with pytest.raises(TransportError, match="cannot open the serial port. .*Ports found here: none"):
-        parse_url("serial:///dev/no-such-port").open(1)
+        open_port(parse_url("serial:///dev/no-such-port"), 1)

@@ -12,6 +12,7 @@ import pytest
 
 from fastflight.errors import TransportError
 from fastflight.transport import parse_url
+from tests.support.ports import open_port
 
 from .serial_bench import PATIENCE
 
@@ -35,7 +36,7 @@ def test_a_serial_port_is_read_and_written_whatever_its_number() -> None:
             stack.callback(os.close, number)
             if number >= BEYOND:
                 break
-        port = parse_url(f"serial://{os.ttyname(theirs)}").open(PATIENCE)
+        port = open_port(parse_url(f"serial://{os.ttyname(theirs)}"), PATIENCE)
         try:
             port.write(b"ping", PATIENCE)
             assert os.read(ours, 10) == b"ping"
@@ -58,14 +59,14 @@ def test_a_device_that_finds_no_descriptor_left_says_so_and_leaves_nothing(url: 
     """Whichever of those that it needs is missing. Who listens to it tries again, as after any loss of the line."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     address = parse_url(url)
-    address.open(PATIENCE).close()  # what is made once is there
+    open_port(address, PATIENCE).close()  # what is made once is there
     opened = refused = 0
     while not opened:
         used = {int(name) for name in os.listdir("/dev/fd")}
         free = (number for number in range(soft) if number not in used)
         resource.setrlimit(resource.RLIMIT_NOFILE, (next(itertools.islice(free, refused, None)), hard))
         try:
-            port = address.open(PATIENCE)
+            port = open_port(address, PATIENCE)
         except TransportError:
             refused += 1
         else:

@@ -17,21 +17,22 @@ from fastflight.errors import TransportClosed, TransportError, TransportTimeout
 from fastflight.transport import parse_url
 from fastflight.transport.child import ChildPort
 from fastflight.transport.sim import SimAddress
+from tests.support.ports import open_port
 from tests.support.waiting import until
 from tests.transport.port_reading import PATIENCE, read_until
 
 
 def test_a_serial_port_that_is_not_there() -> None:
     with pytest.raises(TransportError, match="cannot open the serial port. Check its name and the cable. Ports found"):
-        parse_url("serial:///dev/no-such-port").open(PATIENCE)
+        open_port(parse_url("serial:///dev/no-such-port"), PATIENCE)
 
 
 def test_a_serial_port_that_another_has() -> None:
     ours, theirs = os.openpty()
     address = parse_url(f"serial://{os.ttyname(theirs)}")
-    first = address.open(PATIENCE)
+    first = open_port(address, PATIENCE)
     with pytest.raises(TransportError, match="Another program has it open"):
-        address.open(PATIENCE)
+        open_port(address, PATIENCE)
     first.close()
     os.close(ours)
     os.close(theirs)
@@ -43,7 +44,7 @@ def test_a_socket_that_nobody_listens_on() -> None:
         for host in ("127.0.0.1", "localhost"):
             address = parse_url(f"socket://{host}:{holder.getsockname()[1]}")
             with pytest.raises(TransportError, match="cannot connect .Connection refused.*Check the address"):
-                address.open(PATIENCE)
+                open_port(address, PATIENCE)
             with pytest.raises(TransportError, match="cannot connect .Connection refused.*Check the address"):
                 asyncio.run(address.aopen(PATIENCE))
 
@@ -85,14 +86,14 @@ def test_opening_that_is_cancelled_leaves_nothing_open(monkeypatch: pytest.Monke
 def test_a_command_that_is_not_installed() -> None:
     address = parse_url("exec:no-such-command-anywhere")
     with pytest.raises(TransportError, match="cannot start the command .*installed and on PATH"):
-        address.open(PATIENCE)
+        open_port(address, PATIENCE)
     address.dispose()
 
 
 def test_a_command_that_cannot_be_read() -> None:
     address = parse_url("exec:micropython 'unclosed")
     with pytest.raises(TransportError, match="No closing quotation"):
-        address.open(PATIENCE)
+        open_port(address, PATIENCE)
     address.dispose()
 
 
@@ -102,7 +103,7 @@ def test_a_child_runs_in_a_folder_of_its_own(tmp_path: Path) -> None:
         (parse_url(f'exec:{sys.executable} -c "{code}"'), "fastflight-exec-"),
         (parse_url(f'exec:{sys.executable} -c "{code}"?cwd={tmp_path}'), str(tmp_path)),
     ):
-        port = address.open(PATIENCE)
+        port = open_port(address, PATIENCE)
         assert folder.encode() in read_until(port, b"\n")
         port.close()
         address.dispose()
@@ -110,7 +111,7 @@ def test_a_child_runs_in_a_folder_of_its_own(tmp_path: Path) -> None:
 
 def test_a_child_that_ends_closes_the_line() -> None:
     address = parse_url(f"exec:{sys.executable} -c pass")
-    port = address.open(PATIENCE)
+    port = open_port(address, PATIENCE)
     with pytest.raises(TransportClosed):
         while True:
             port.read(PATIENCE)
@@ -120,13 +121,13 @@ def test_a_child_that_ends_closes_the_line() -> None:
 
 def test_the_simulated_board_answers_and_keeps_its_files_between_openings() -> None:
     address = parse_url("sim:?telemetry=0")
-    port = address.open(PATIENCE)
+    port = open_port(address, PATIENCE)
     port.write(b"\x01", PATIENCE)
     read_until(port, b"raw REPL; CTRL-B to exit\r\n>")
     port.write(b"f=open('/kept','w')\nf.write('yes')\nf.close()\x04", PATIENCE)
     read_until(port, b"\x04\x04>")
     port.close()
-    port = address.open(PATIENCE)
+    port = open_port(address, PATIENCE)
     port.write(b"\x01", PATIENCE)
     read_until(port, b"raw REPL; CTRL-B to exit\r\n>")
     port.write(b"print(open('/kept').read())\x04", PATIENCE)
@@ -138,7 +139,7 @@ def test_the_simulated_board_answers_and_keeps_its_files_between_openings() -> N
 def test_the_simulated_board_that_cannot_start_says_why() -> None:
     address = parse_url("sim:?fault=no-such-fault")
     with pytest.raises(TransportError, match="did not start .*no-such-fault"):
-        address.open(PATIENCE)
+        open_port(address, PATIENCE)
     address.dispose()
 
 
@@ -148,8 +149,8 @@ def test_a_command_that_does_not_want_to_end_holds_up_no_loop(monkeypatch: pytes
 
     async def main() -> None:
         address = parse_url("exec:sh -c 'trap \"\" TERM HUP; echo up; while :; do sleep 1; done'")
-        port = address.open(PATIENCE)
-        assert isinstance(port, ChildPort)
+        port = open_port(address, PATIENCE)
+        assert isinstance(port.port, ChildPort)
         read_until(port, b"up\n")
         turns: list[int] = []
         asyncio.get_running_loop().call_soon(turns.append, 1)
@@ -163,7 +164,7 @@ def test_a_command_that_does_not_want_to_end_holds_up_no_loop(monkeypatch: pytes
 def test_the_simulated_board_holds_up_no_loop_while_it_ends() -> None:
     async def main() -> None:
         address = parse_url("sim:?telemetry=0")
-        port = address.open(PATIENCE)
+        port = open_port(address, PATIENCE)
         turns: list[int] = []
         asyncio.get_running_loop().call_soon(turns.append, 1)
         await port.aclose()
@@ -178,7 +179,7 @@ def test_of_a_folder_that_the_simulated_board_cannot_have_nobody_else_is_told(tm
     (tmp_path / "a file").write_bytes(b"")
     address = parse_url(f"sim:?files={tmp_path}/a%20file/folder")
     with pytest.raises(TransportError, match="did not start .*the folder of its files: Not a directory") as caught:
-        address.open(PATIENCE)
+        open_port(address, PATIENCE)
     assert str(tmp_path) not in str(caught.value)
 
 
@@ -199,10 +200,10 @@ def test_only_who_shows_the_token_is_let_in() -> None:
 def test_a_board_that_is_no_longer_wanted_while_it_starts_leaves_nothing() -> None:
     address = SimAddress("sim:")
     with ThreadPoolExecutor() as pool:
-        opening = pool.submit(address.open, PATIENCE)
+        opening = pool.submit(open_port, address, PATIENCE)
         until(lambda: address._folder)
         address.dispose()
         with contextlib.suppress(TransportClosed):  # unless it had started before
             opening.result().close()
     with pytest.raises(TransportClosed):
-        address.open(PATIENCE)
+        open_port(address, PATIENCE)

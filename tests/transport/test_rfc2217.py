@@ -18,6 +18,7 @@ from fastflight.protocol.telnet import Option, Telnet, TelnetCode, TelnetData
 from fastflight.transport import LineSettings, ModemLines, SerialControl, parse_url
 from fastflight.transport.rfc2217 import Rfc2217Address, Rfc2217Port
 from fastflight.transport.socket import SocketAddress
+from tests.support.ports import ThreadPort, open_port
 from tests.transport.port_reading import PATIENCE, aread_exactly, read_exactly
 from tests.transport.rfc2217_peers import Rfc2217Peer, running_peer
 
@@ -43,26 +44,26 @@ def peer() -> Iterator[Rfc2217Peer]:
 
 @pytest.fixture
 def port(peer: Rfc2217Peer) -> Iterator[Rfc2217Port]:
-    opened = open_port(peer)
+    opened = open_peer(peer)
     peer.asked.clear()
     yield opened
     opened.close()
 
 
-def open_port(peer: Rfc2217Peer, options: str = "") -> Rfc2217Port:
-    port = parse_url(f"rfc2217://{peer.address}{options}").open(PATIENCE)
-    assert isinstance(port, Rfc2217Port)
+def open_peer(peer: Rfc2217Peer, options: str = "") -> Rfc2217Port:
+    port = open_port(parse_url(f"rfc2217://{peer.address}{options}"), PATIENCE)
+    assert isinstance(port.port, Rfc2217Port)
     return port
 
 
 @contextmanager
-def connected() -> Iterator[tuple[socket.socket, Rfc2217Port]]:
+def connected() -> Iterator[tuple[socket.socket, ThreadPort]]:
     """A port that has begun nothing, and the server's end of its connection."""
     with Shard("port") as shard, socket.create_server(("127.0.0.1", 0)) as listener:
         endpoint = SocketAddress("here", *listener.getsockname())
         port = shard.submit(endpoint.aconnect(lambda: Rfc2217Port("here"), PATIENCE)).result(PATIENCE)
         with listener.accept()[0] as theirs:
-            yield theirs, port
+            yield theirs, ThreadPort(port, shard)
             port.close()
 
 
@@ -91,9 +92,9 @@ def test_what_is_wrong_with_a_url(url: str, text: str) -> None:
 
 def test_opening_asks_and_changes_nothing(peer: Rfc2217Peer) -> None:
     before = dict(peer.in_force)
-    port = open_port(peer)
+    port = open_peer(peer)
     port.close()
-    assert isinstance(port, SerialControl)
+    assert isinstance(port.port, SerialControl)
     assert port.settings == LineSettings(9600, 8, "N", 1.0)
     assert port.bytes_per_second == 960.0
     assert peer.in_force == before
@@ -102,7 +103,7 @@ def test_opening_asks_and_changes_nothing(peer: Rfc2217Peer) -> None:
 
 
 def test_opening_with_options(peer: Rfc2217Peer) -> None:
-    port = open_port(peer, "?baud=230400&dtr=0&rts=0")
+    port = open_peer(peer, "?baud=230400&dtr=0&rts=0")
     port.close()
     assert port.settings.baud == 230400
     assert (peer.in_force["dtr"], peer.in_force["rts"]) == (False, False)
@@ -111,12 +112,12 @@ def test_opening_with_options(peer: Rfc2217Peer) -> None:
 def test_opening_at_a_speed_that_cannot_be(peer: Rfc2217Peer) -> None:
     peer.keeps.add("baud")
     with pytest.raises(TransportError, match=f"rfc2217://{peer.address}.*: the server did not do as it was asked"):
-        open_port(peer, "?baud=12000000")
+        open_peer(peer, "?baud=12000000")
 
 
 def test_a_server_that_does_not_tell_its_settings(peer: Rfc2217Peer) -> None:
     peer.mute.add("baud")
-    port = open_port(peer)
+    port = open_peer(peer)
     port.close()
     assert port.bytes_per_second is None
     assert port.settings == LineSettings()
@@ -126,7 +127,7 @@ def test_a_server_that_says_nothing() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         host, number = listener.getsockname()
         with pytest.raises(TransportTimeout, match="did not answer whether it speaks RFC 2217"):
-            parse_url(f"rfc2217://{host}:{number}").open(SHORT)
+            open_port(parse_url(f"rfc2217://{host}:{number}"), SHORT)
 
 
 def test_a_server_that_hangs_up_in_the_middle() -> None:
@@ -269,7 +270,7 @@ def test_a_server_that_floods_and_agrees_to_nothing_cannot_be_opened() -> None:
         thread = threading.Thread(target=flood)
         thread.start()
         with pytest.raises(TransportError, match="sent .* bytes, and no answer"):
-            parse_url(f"rfc2217://127.0.0.1:{listener.getsockname()[1]}").open(PATIENCE)
+            open_port(parse_url(f"rfc2217://127.0.0.1:{listener.getsockname()[1]}"), PATIENCE)
         thread.join()
 
 

@@ -23,6 +23,7 @@ from fastflight.protocol.rfc2217 import (
 from fastflight.transport import LineSettings, ModemLines, parse_url
 from fastflight.transport.rfc2217 import Rfc2217Port
 from tests.support.bridged import bridged
+from tests.support.ports import open_port
 from tests.support.targets import TargetMissing
 from tests.transport.port_reading import PATIENCE, read_exactly
 from tests.transport.rfc2217_peers import Rfc2217Peer, running_peer
@@ -100,8 +101,8 @@ def peer() -> Iterator[Rfc2217Peer]:
 
 
 def opened(url: str) -> Rfc2217Port:
-    port = parse_url(url).open(PATIENCE)
-    assert isinstance(port, Rfc2217Port)
+    port = open_port(parse_url(url), PATIENCE)
+    assert isinstance(port.port, Rfc2217Port)
     return port
 
 

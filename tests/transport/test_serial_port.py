@@ -16,13 +16,14 @@ from fastflight.errors import TransportClosed, TransportError
 from fastflight.transport import LineSettings, SerialControl, parse_url
 from fastflight.transport.serial import SerialAddress
 from fastflight.transport.serial_lines import Lines
+from tests.support.ports import open_port
 from tests.support.waiting import until
 
 from .serial_bench import PATIENCE, SHORT, SerialBench, alone, awaited
 
 
 def test_a_serial_port_is_a_serial_control(bench: SerialBench) -> None:
-    assert isinstance(bench.port, SerialControl)
+    assert isinstance(bench.port.port, SerialControl)
     assert bench.port.settings == LineSettings(115200, 8, "N", 1)
     assert bench.port.bytes_per_second == 11520
 
@@ -173,7 +174,7 @@ def test_opening_never_holds_rts_asserted_while_dtr_is_not(
     monkeypatch.setattr(serial.Serial, "_update_dtr_state", lambda port: seen.append(("DTR", port.dtr)))
     monkeypatch.setattr(serial.Serial, "_update_rts_state", lambda port: seen.append(("RTS", port.rts)))
     ours, theirs = os.openpty()
-    parse_url(f"serial://{os.ttyname(theirs)}{options}").open(PATIENCE).close()
+    open_port(parse_url(f"serial://{os.ttyname(theirs)}{options}"), PATIENCE).close()
     os.close(ours)
     os.close(theirs)
     assert seen == expected

@@ -15,6 +15,7 @@ from fastflight.transport.serial import SerialAddress
 from fastflight.transport.sim import SimAddress
 from fastflight.transport.socket import SocketAddress
 from fastflight.transport.url import public_url
+from tests.support.ports import open_port
 
 
 @pytest.mark.parametrize(
@@ -62,7 +63,7 @@ def test_a_socket_may_say_how_fast_the_line_behind_it_is() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         number = listener.getsockname()[1]
         for options, speed in (("", None), ("?baud=115200", 11520.0)):
-            port = parse_url(f"socket://127.0.0.1:{number}{options}").open(20.0)
+            port = open_port(parse_url(f"socket://127.0.0.1:{number}{options}"), 20.0)
             assert port.bytes_per_second == speed
             port.close()
 

@@ -21,6 +21,7 @@ from fastflight.errors import RequestError, TransportError
 from fastflight.transport import parse_url
 from fastflight.transport.webrepl import WebReplAddress
 from tests.support.bridged import bridged
+from tests.support.ports import open_port
 from tests.support.webrepl import BINARY, WebRepl, webrepl
 from tests.transport.port_reading import PATIENCE, read_exactly
 from tests.transport.webrepl_peers import PASSWORD, webrepl_peer, with_password
@@ -40,25 +41,25 @@ def test_a_wrong_password_is_refused_and_never_shown() -> None:
         assert isinstance(address, WebReplAddress)
         wrong = dataclasses.replace(address, password="wrong-one")
         with pytest.raises(TransportError, match="refuses the password") as refusal:
-            wrong.open(PATIENCE)
+            open_port(wrong, PATIENCE)
         assert "wrong-one" not in f"{refusal.value}{wrong}"
-        address.open(PATIENCE).close()
+        open_port(address, PATIENCE).close()
 
 
 def test_without_a_password_nothing_is_sent() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.setblocking(False)
         with pytest.raises(TransportError, match="needs a password"):
-            parse_url(f"ws://127.0.0.1:{listener.getsockname()[1]}").open(PATIENCE)
+            open_port(parse_url(f"ws://127.0.0.1:{listener.getsockname()[1]}"), PATIENCE)
         with pytest.raises(BlockingIOError):
             listener.accept()
 
 
 def test_a_second_client_is_told_that_there_is_a_first() -> None:
     with webrepl_peer(True, False) as address:
-        first = address.open(PATIENCE)
+        first = open_port(address, PATIENCE)
         with pytest.raises(TransportError, match="closed the connection") as refusal:
-            address.open(PATIENCE)
+            open_port(address, PATIENCE)
         assert "one client" in refusal.value.hint
         first.write(b"still here", PATIENCE)
         assert read_exactly(first, 10) == b"still here"
@@ -76,13 +77,13 @@ def test_what_is_no_webrepl_is_refused(answer: bytes) -> None:
         serving = threading.Thread(target=serve)
         serving.start()
         with pytest.raises(TransportError, match="WebREPL"):
-            with_password(f"ws://127.0.0.1:{listener.getsockname()[1]}").open(PATIENCE)
+            open_port(with_password(f"ws://127.0.0.1:{listener.getsockname()[1]}"), PATIENCE)
         serving.join()
 
 
 def test_a_certificate_of_a_stranger_is_refused() -> None:
     with webrepl_peer(True, True) as address, pytest.raises(TransportError, match="certificate"):
-        address.open(PATIENCE)
+        open_port(address, PATIENCE)
 
 
 def test_where_the_password_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
