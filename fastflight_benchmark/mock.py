@@ -1,11 +1,8 @@
 """The source `mock`: a table of generated rows, sent at a pace that the request sets.
 
-`fastflight serve --source fastflight_benchmark.mock:SOURCE` serves it. It gives finished batches, as the server's own
-sources do, so what is measured is the server.
-
-`variant` names the columns: `default` has 50 of int32, `simple` four of them, `complex` a mix of types. A batch is sent
-again and again, so that reading measures the server and the requested pace (`delay_per_row`) only. Rows that are
-written are counted and thrown away.
+`fastflight serve --source fastflight_benchmark.mock:SOURCE` serves it. `variant` names the columns: `default` has 50 of
+int32, `simple` four of them, `complex` a mix of types. A batch is sent again and again, so that reading measures the
+server and the requested pace (`delay_per_row`) only. Rows that are written are counted and thrown away.
 
 All batches have the same rows; the last one may be shorter. Integer column i counts up from i, and starts again in each
 batch. A request for a range of rows (`first_row`) that begins within a batch first gets the rest of that batch. A batch
@@ -25,7 +22,6 @@ import numpy as np
 import pyarrow as pa
 from pydantic import Field
 
-from fastflight.concurrency.blocking import NonBlocking, finish
 from fastflight.service.requests import MAX_ENDPOINTS, BatchRows, Demands, Request
 from fastflight.service.source import (
     Acknowledge,
@@ -91,14 +87,9 @@ class MockTable(DataSource[Mock]):
     def write(
         self, request: Mock, schema: pa.Schema, batches: Iterable[pa.RecordBatch], acknowledge: Acknowledge
     ) -> Summary:
-        return finish(self.awrite(request, schema, NonBlocking(batches), acknowledge))
-
-    async def awrite(
-        self, request: Mock, schema: pa.Schema, batches: AsyncIterator[pa.RecordBatch], acknowledge: Acknowledge
-    ) -> Summary:
         """Count the rows and bytes, and throw them away."""
         rows = size = 0
-        async for batch in batches:
+        for batch in batches:
             rows += batch.num_rows
             size += batch.nbytes
             acknowledge(Progress(rows, size))

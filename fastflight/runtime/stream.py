@@ -184,8 +184,6 @@ class Stream(AdmissionTicket):
 class ClosedOnFailure:
     """A context that closes a stream if its block raises."""
 
-    __slots__ = ("_stream",)
-
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
 

@@ -107,8 +107,6 @@ def flight_error(error: BaseException, trace: Trace | None = None) -> Exception:
 class MappedErrors:
     """The context of a handler's body: errors that leave it become Flight errors."""
 
-    __slots__ = ()
-
     def __enter__(self) -> None:
         """Do nothing."""
 

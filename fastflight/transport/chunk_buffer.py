@@ -288,12 +288,6 @@ class TapReader:
             items = self._take_some(None)
         return items
 
-    @property
-    def has_unread(self) -> bool:
-        """Whether chunks have come since the last `rest`. Costs less than looking for them."""
-        self._tap.collect()
-        return self._tap._fed > self.place
-
     @contextlib.contextmanager
     def woken_at(self, size: int) -> Iterator[asyncio.Event]:
         """For a `with` block on an event loop, return an event that is set when `size` bytes are there to take.

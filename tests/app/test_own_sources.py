@@ -21,7 +21,7 @@ from fastflight import Source, SourceRequest
 class Sales(SourceRequest):
     type = "sales"
 class Taken(SourceRequest):
-    type = "recording"
+    type = "sql"
 SALES = Source(Sales, read=lambda request: [])
 SECOND = Source(Sales, read=lambda request: [])
 TAKEN = Source(Taken, read=lambda request: [])
@@ -51,10 +51,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (["shop_syntax:SALES"], "importing shop_syntax failed: SyntaxError.*shop_syntax.py, line 1"),
         (["shop:NUMBER"], "--source shop:NUMBER: int is no source. Give a fastflight.Source"),
         (["shop:Broken"], "making the source failed: OSError: no database. Correct it at .*shop.py, line 13"),
-        (
-            ["shop:TAKEN"],
-            "the request type 'recording' is taken by fastflight itself. Give the class .* another `type`",
-        ),
+        (["shop:TAKEN"], "the request type 'sql' is taken by fastflight itself. Give the class .* another `type`"),
         (["shop:SALES", "shop:SECOND"], "--source shop:SECOND: .* 'sales' is taken by --source shop:SALES"),
     ],
 )

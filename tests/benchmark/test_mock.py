@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from itertools import chain
 
 import pyarrow as pa
@@ -121,14 +120,6 @@ def test_what_is_written_is_counted_and_acknowledged() -> None:
     summary = mock.SOURCE.write(Mock(), batch.schema, iter([batch, batch]), acks.append)
     assert summary == {"rows": 20, "bytes": 2 * batch.nbytes}
     assert [ack.rows for ack in acks] == [10, 20]
-
-    async def batches() -> AsyncIterator[pa.RecordBatch]:
-        yield batch
-        yield batch
-
-    async_acks: list[Progress] = []
-    assert asyncio.run(mock.SOURCE.awrite(Mock(), batch.schema, batches(), async_acks.append)) == summary
-    assert async_acks == acks
 
 
 def test_an_async_table_lets_other_tasks_run_while_it_waits() -> None:

