@@ -26,7 +26,7 @@ FAULTS = (0, 5, 7, 9, 10)
         "deploy --cuts 2 --seed 3",
         "gaps --rounds 3 --fault kill --fault cut --fault stop --seed 164",
         "kills --runs 2 --seed 1",
-        "puts --rounds 2 --seed 4",
+        "puts --rounds 1 --seed 4",
     ],
     ids=lambda arguments: str(arguments).partition(" ")[0],
 )

@@ -32,13 +32,13 @@ pty = pytest.importorskip("pty", reason="only a pseudo-terminal shows how far a 
 import fcntl  # noqa: E402  # where there is the one, there are the others
 import termios  # noqa: E402
 
-# Seven seconds of a 115200 baud line, of which nothing can be saved by compression.
-CONTENT = random.Random(3).randbytes(80_000)
-TOTAL = "80.0 kB"
+# Five seconds of a 115200 baud line, of which nothing can be saved by compression.
+CONTENT = random.Random(3).randbytes(60_000)
+TOTAL = "60.0 kB"
 # For Python to start on a busy computer.
 SECONDS = 60.0
 # What the bar on the terminal shows once the first bytes are stored.
-MOVED = re.compile(rb"(?<![\d.])[1-9][\d.]*/80\.0 kB")
+MOVED = re.compile(rb"(?<![\d.])[1-9][\d.]*/60\.0 kB")
 # The same of a copy that is converted, whose size is not known.
 SOME = re.compile(rb"(?<![\d.])[1-9][\d.]*/\? ")
 ROWS = b"a,b\n" + b"".join(b"%d,%d\n" % (n, n) for n in range(5_000))
@@ -97,7 +97,7 @@ class Terminal:
             pass
         lines = ESCAPES.sub("", self._seen.decode().replace("\r\n", "\n")).split("\n")
         visible = [line.rpartition("\r")[2].strip() for line in lines]
-        is_bar = re.compile(r"━|/80\.0 kB|/\?|bytes")
+        is_bar = re.compile(r"━|/60\.0 kB|/\?|bytes")
         return self._child.wait(), [line for line in visible if line and not is_bar.search(line)]
 
     def _read(self) -> bool:

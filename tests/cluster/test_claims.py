@@ -341,7 +341,7 @@ class Cluster(RuleBasedStateMachine):
 
 
 TestCluster = Cluster.TestCase
-TestCluster.settings = settings(max_examples=50, stateful_step_count=40, deadline=None)
+TestCluster.settings = settings(max_examples=25, stateful_step_count=40, deadline=None)
 
 
 @pytest.mark.parametrize("which", ["a", "b"])

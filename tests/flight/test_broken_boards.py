@@ -138,7 +138,6 @@ WRITE_FAULTS = {
     ("async", "exit-after-tx"): (UNAVAILABLE,),
     ("async", "reset-after-rx"): (INTERNAL,),
     ("sync", "reset-after-tx"): (INTERNAL,),
-    ("sync", "stall-after-rx"): (TIMED_OUT, UNAVAILABLE),
     ("async", "stall-after-rx"): (TIMED_OUT, UNAVAILABLE),
 }
 

@@ -22,8 +22,7 @@ def append_until_full(log: Log) -> None:
             log.append(batch_of(log.name, log.next_seq, 100)).result()
 
 
-@pytest.mark.parametrize("silent", [1, 300])
-@pytest.mark.parametrize("room", [0, BLOCK_BYTES])
+@pytest.mark.parametrize(("silent", "room"), [(1, BLOCK_BYTES), (300, 0)])
 def test_a_sweep_makes_room_whatever_boards_are_silent(small_disk: SmallDisk, silent: int, room: int) -> None:
     """Their names and numbers stay when the body with their rows is deleted."""
     folder = small_disk.folder / "recordings"
