@@ -64,6 +64,16 @@ def pytest_configure(config: pytest.Config) -> None:
     pa.array([0])
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect without garbage collection, which would look at all tests again and again: a second for each worker."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Have files begin early that take long: one that is left for the end keeps one worker busy while all others rest.
 

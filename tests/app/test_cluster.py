@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,7 +12,6 @@ import pytest
 from fastflight.app.config import ClusterSettings
 from fastflight.client import FastFlightClient
 from fastflight.client.connection import REUSE
-from fastflight.device.unread_input import BUDGET_BYTES
 from fastflight.errors import BusyError, FileMissing, RequestError, UnknownName
 from fastflight_benchmark import mock
 from fastflight_benchmark.mock import Mock
@@ -82,36 +79,6 @@ def test_the_files_of_all_servers_decide_the_types_of_a_fleet(cluster: Cluster) 
     assert table.schema.field("v").type == pa.float64()
     assert table["v"].to_pylist() == [own[0] for own in values.values()]
     assert all(table[f"only_{board}"].null_count == len(BOARDS) - 1 for board in BOARDS)
-
-
-def test_what_is_asked_of_a_busy_board_reaches_it_hardly_ever(tmp_path: Path) -> None:
-    """Whichever server is asked, and however often."""
-    board = BOARDS[0]
-    (tmp_path / "files").mkdir()
-    (tmp_path / "files" / "main.py").write_text("import time\nwhile True:\n print('row')\n time.sleep(0.01)\n")
-    (tmp_path / "nats").mkdir()
-    url = f"sim:?files={tmp_path / 'files'}&telemetry=0"
-    with clustered(tmp_path / "nats", [board], ("alpha", "beta"), url) as cluster:
-        device = until(lambda: cluster.servers[cluster.owner(board)].served._inventory.find(board))
-        assert device is not None
-        for server in [*cluster.servers.values()] * 3:
-            with FastFlightClient(server.location) as client, flight.connect(server.location) as plain:
-                asked: list[Callable[[], object]] = [
-                    client.devices,
-                    client.cluster,
-                    client.cluster_storage,
-                    lambda: list(plain.list_flights()),
-                    lambda: list(plain.list_flights(f"{board}/*".encode())),
-                    lambda: plain.get_flight_info(flight.FlightDescriptor.for_path(board, "/readings.csv")),
-                    lambda: client.info(board),
-                    lambda: client.stat(board, "/readings.csv"),
-                    lambda: client.ls(board),
-                    lambda: urllib.request.urlopen(f"{server.http}/metrics", timeout=60).close(),  # noqa: B023
-                ]
-                for ask in asked:
-                    with contextlib.suppress(BusyError, flight.FlightUnavailableError):
-                        ask()
-        assert device.tap.byte_counts["rx"] > 0 and device.tap.byte_counts["tx"] <= BUDGET_BYTES
 
 
 def test_a_live_session_goes_on_when_its_device_moves(tmp_path: Path) -> None:

@@ -277,8 +277,8 @@ def test_listeners_end_with_the_device_and_none_begin_later(tmp_path: Path) -> N
         pass
 
 
-def test_hundreds_of_boards_are_heard_without_a_thread_more() -> None:
-    shards, boards = Shards(2), 300
+def test_many_boards_are_heard_without_a_thread_more() -> None:
+    shards, boards = Shards(2), 100
     with printing(Options(boards, rows_per_second=20.0)) as fleet:
         urls = {f"board-{number}": url for number, url in enumerate(fleet.urls)}
         with Inventory(urls, shards=shards) as opened, shards, ExitStack() as listening:

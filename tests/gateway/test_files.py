@@ -7,7 +7,6 @@ import hashlib
 import io
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -15,9 +14,7 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 
-from fastflight.device.unread_input import BUDGET_BYTES
-
-from .asgi_client import HERE, AsgiClient, ask, scope
+from .asgi_client import HERE, AsgiClient, scope
 from .board_gateway import BoardGateway, in_front_of_a_board
 
 CSV = b"n,text\n1,one\n2,two\n"
@@ -281,17 +278,3 @@ def test_a_part_of_a_file_cannot_be_put_and_leaves_the_old_file(board: BoardGate
     refused = board.ask("PUT", "old.bin", b"tail", headers={"content-range": "bytes 3-6/7"})
     assert (refused.status, refused.json["where"]) == (400, "Content-Range")
     assert (board.folder / "old.bin").read_bytes() == b"old"
-
-
-def test_what_a_page_asks_of_a_busy_board_reaches_it_hardly_ever(tmp_path: Path) -> None:
-    (tmp_path / "main.py").write_text("import time\nwhile True:\n print('row')\n time.sleep(0.01)\n")
-    paths = ["/devices/demo", "/devices/demo/info", "/devices/demo/files/", "/devices/demo/files/log.csv"]
-    with in_front_of_a_board(tmp_path) as board:
-        reached = []
-        for path in paths * 3:
-            answer = board.run(ask(board.app, scope(path, "GET", (HERE,))))
-            assert answer.status == (200 if path == paths[0] else 503), (path, answer.body)
-            reached.append(board.device.tap.byte_counts["tx"])
-    assert 0 < reached[-1] <= BUDGET_BYTES, reached
-    # The first finds out that nobody answers. The others use what is known, but for a byte after each pause.
-    assert len(set(reached)) <= 3, reached

@@ -16,6 +16,9 @@ import pytest
 BUILT = Path(__file__).parents[2] / "build" / "interop"
 JAVA = (
     "java",
+    # A run of a second or two does not repay what the compiler and threads that collect garbage cost.
+    "-XX:TieredStopAtLevel=1",
+    "-XX:+UseSerialGC",
     "--add-opens=java.base/java.nio=ALL-UNNAMED",
     "-cp",
     f"{BUILT}/java/classes:{BUILT}/java/jars/*",
