@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fastflight.client import FastFlightClient
-from fastflight.errors import TransportError
+from fastflight.errors import RequestError, TransportError
 from fastflight_benchmark import pacer
 from fastflight_benchmark.contenders import BARE, MODES, NAMESAKES
 from fastflight_benchmark.mock import Mock
@@ -62,7 +62,7 @@ def prepared(wanted: Set[str], say: Say) -> Servers:
 
 
 def named_server(location: str, say: Say) -> str | None:
-    """Return `location` if a fastflight server with the mock table answers at it, otherwise None.
+    """Return `location` if a fastflight server answers there that has the table, otherwise None.
 
     The suite measures that server and leaves it running. Any other answer is an error.
     """
@@ -71,6 +71,11 @@ def named_server(location: str, say: Say) -> str | None:
             client.read_request(Mock(total_rows=1)).to_arrow()
     except TransportError:
         say(f"no server answers at {location}: starting one for each run")
+        return None
+    except RequestError as error:
+        if "no such request type" not in str(error):
+            raise
+        say(f"the server at {location} has no table, which start_flight_server.py has: starting one for each run")
         return None
     say(f"using the server that answers at {location}; it is left running")
     return location

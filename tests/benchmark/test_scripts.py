@@ -14,9 +14,11 @@ from typer.testing import CliRunner
 
 import fastflight_benchmark
 from fastflight.errors import TransportError
-from fastflight_benchmark import result
+from fastflight_benchmark import mock, result
+from fastflight_benchmark.peers.running import named_server
 from fastflight_benchmark.processes import spawned
 from fastflight_benchmark.run_benchmark import app
+from tests.support.servers import serving
 
 SOON = 60.0
 FOLDER = Path(fastflight_benchmark.__file__).parent
@@ -105,6 +107,14 @@ def test_a_run_that_is_stopped_ends_what_it_started(tmp_path: Path) -> None:
         # One that was just being started is nobody's to wait for: it ends when it reads that its starter is gone.
         assert not psutil.wait_procs(started_servers, timeout=SOON)[1]
     assert not output.exists()
+
+
+def test_a_server_is_measured_if_it_has_the_table() -> None:
+    said: list[str] = []
+    with serving({}) as without, serving({}, sources=(mock.SOURCE,)) as with_it:
+        assert named_server(without.location, said.append) is None
+        assert named_server(with_it.location, said.append) == with_it.location
+    assert "has no table" in said[0] and "using the server" in said[1]
 
 
 def test_a_server_that_does_not_start_is_an_error_with_its_reason() -> None:
