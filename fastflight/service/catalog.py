@@ -41,7 +41,7 @@ class Catalog:
         except KeyError:
             quoted = name[:MAX_SHOWN_CHARACTERS]
             hint = nearest(quoted, self._sources)
-            raise RequestError(f"no such request type: {quoted!r}", where="type", hint=hint) from None
+            raise RequestError(f"there is no request type {quoted!r}", where="type", hint=hint) from None
 
     def source_of(self, request: Request) -> DataSource[Any]:
         """Return the source that serves `request`."""

@@ -73,7 +73,7 @@ def named_server(location: str, say: Say) -> str | None:
         say(f"no server answers at {location}: starting one for each run")
         return None
     except RequestError as error:
-        if "no such request type" not in str(error):
+        if error.where != "type":
             raise
         say(f"the server at {location} has no table, which start_flight_server.py has: starting one for each run")
         return None

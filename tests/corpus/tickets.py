@@ -76,11 +76,11 @@ UNREADABLE = [
     Case("a type that is null", b'{"type": null}', RequestError, "type: no type is given"),
     Case("a type that is a list", b'{"type": ["mock"]}', RequestError, "type: no type is given"),
     Case("an unknown type", b'{"type": "device.fil"}', RequestError, "Did you mean 'device.file'?"),
-    Case("a type in capitals", b'{"type": "MOCK"}', RequestError, "no such request type: 'MOCK'"),
-    Case("a type with a space", b'{"type": "mock "}', RequestError, "no such request type: 'mock '"),
-    Case("a type without end", json.dumps({"type": LONG}).encode(), RequestError, "no such request type: 'nnn"),
-    Case("a class's path as a type", b'{"type": "fastflight.service.requests.Mock"}', RequestError, "no such request"),
-    Case("half a character as a type", b'{"type": "\\ud800"}', RequestError, "no such request type"),
+    Case("a type in capitals", b'{"type": "MOCK"}', RequestError, "there is no request type 'MOCK'"),
+    Case("a type with a space", b'{"type": "mock "}', RequestError, "there is no request type 'mock '"),
+    Case("a type without end", json.dumps({"type": LONG}).encode(), RequestError, "there is no request type 'nnn"),
+    Case("a class's path as a type", b'{"type": "fastflight.service.requests.Mock"}', RequestError, "no request type"),
+    Case("half a character as a type", b'{"type": "\\ud800"}', RequestError, "there is no request type"),
     Case("a type given twice: the last counts", b'{"type": "mock", "type": "moc"}', RequestError, "'moc'"),
 ]
 
@@ -284,7 +284,7 @@ CRITERIA = [
     Case("a glob that is too long", b"*" * (MAX_GLOB_BYTES + 1), RequestError, f"at most {MAX_GLOB_BYTES} bytes"),
     Case("a request that breaks off", b'{"type":', RequestError, "not JSON"),
     Case("a request of no type", b"{}", RequestError, "type: no type is given"),
-    Case("a request after spaces", b'   {"type": "moc"}', RequestError, "no such request type: 'moc'"),
+    Case("a request after spaces", b'   {"type": "moc"}', RequestError, "there is no request type 'moc'"),
 ]
 
 # The name and the body of an action.

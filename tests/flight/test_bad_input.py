@@ -32,7 +32,7 @@ def board(board: BoardServer) -> Iterator[BoardServer]:
 
 
 REQUESTS: dict[str, tuple[dict[str, Any], Any, tuple[str, ...]]] = {
-    "unknown type": ({"type": "device.fil"}, INVALID_ARGUMENT, ("type: no such request type: 'device.fil'",
+    "unknown type": ({"type": "device.fil"}, INVALID_ARGUMENT, ("type: there is no request type 'device.fil'",
                      "Did you mean 'device.file'?")),
     "unknown device": ({**FILE, "device": "dem", "path": "/old.csv"}, NOT_FOUND,
                        ("dem: no such device", "Did you mean 'demo'?")),

@@ -173,7 +173,7 @@ def test_a_client_that_is_killed_while_its_rows_are_stored_ends_the_write(monkey
 
 def test_a_source_that_is_not_there(running: TrialServer) -> None:
     writer, reader = running.client.do_put(flight.FlightDescriptor.for_path("demo", "/a.csv"), SCHEMA)
-    with pytest.raises(pa.ArrowInvalid, match=r"no such request type: 'device.file'"):
+    with pytest.raises(pa.ArrowInvalid, match=r"there is no request type 'device.file'"):
         writer.done_writing()
         acks(reader)
         writer.close()
