@@ -105,7 +105,7 @@ class DeviceSessions(BoardSource[DeviceSession]):
         """Yield a request for the session of every device, from now on."""
         for name in filter(takes, self._inventory.names()):
             request = DeviceSession(device=name)
-            yield request, self.describe(request)
+            yield request, Estimate(SessionRows(request).schema)  # also if the device was removed meanwhile
 
 
 async def _begin(following: Following, batches: AsyncGenerator[Batches, None]) -> Reading:

@@ -10,9 +10,10 @@ import pytest
 
 from fastflight.concurrency import Shards
 from fastflight.device import Device, Inventory
-from fastflight.service.requests import DeviceListing
+from fastflight.service.requests import DeviceListing, DeviceSession
 from fastflight.sources.board_listings import UNHEARD_SECONDS, BoardListings
 from fastflight.sources.device_listing import DeviceListings
+from fastflight.sources.device_session import DeviceSessions
 from tests.support.source_items import aitems, items
 from tests.support.waiting import ByteReader
 
@@ -84,3 +85,11 @@ def test_what_a_tool_does_at_the_bare_line_is_seen_at_once(listed: Listed, mode:
     now = {f"/{path.name}" for path in listed.folder.iterdir()}
     assert now != {"/a.txt"}
     assert listed.ask(mode) == (now, False)
+
+
+def test_a_board_that_leaves_during_a_listing_of_sessions_does_not_end_it() -> None:
+    with Inventory({"a": "socket://127.0.0.1:9", "b": "socket://127.0.0.1:9"}) as inventory:
+        flights = DeviceSessions(inventory).requests(lambda name: True)
+        assert next(flights)[0] == DeviceSession(device="a")
+        inventory.remove("b").close()
+        assert len(list(flights)) <= 1
