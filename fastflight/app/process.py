@@ -1,8 +1,8 @@
 """The process of a server: limits on descriptors and memory, the signals that end it, and an end in bounded time.
 
-Call `raise_limit` and `limit_arenas` at the start. While serving, enter `watch_process`, and wait with what
-`stop_signal` gives. Put `end_within` around closing, and call `leave` last: a thread that hangs in the operating system
-(a name lookup, a port that does not open) or in gRPC would otherwise keep the process alive.
+Call `raise_limit`, `limit_arenas` and `collect_rarely` at the start. While serving, enter `watch_process`, and wait
+with what `stop_signal` gives. Put `end_within` around closing, and call `leave` last: a thread that hangs in the
+operating system (a name lookup, a port that does not open) or in gRPC would otherwise keep the process alive.
 
 Each connection and each board's line takes a descriptor. A process that has none left accepts no connections, and gRPC
 logs nothing about it.
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import gc
 import os
 import signal
 import sys
@@ -51,6 +52,10 @@ M_ARENA_MAX = -8  # of malloc.h
 # glibc keeps free memory that lies between used blocks, and under a mixed load there is ever more of it: `malloc_trim`
 # returns it to the system this often, in a few milliseconds (docs/decisions/0035-a-servers-memory.md).
 TRIM_SECONDS = 10.0
+# The rows of a thousand boards are ten thousand objects a second, which live for a moment. With Python's own threshold
+# (700) each such moment is searched for cycles, and with it, again and again, the whole heap: with a thousand boards a
+# tenth of the processor time, and pauses of a quarter of a second.
+NEW_OBJECTS = 50_000
 
 # Beyond `--drain`: what did not end by itself is stopped, boards go back to their REPL, files are synced. Each of these
 # has a limit of its own; together they usually take one or two seconds.
@@ -81,6 +86,11 @@ def limit_arenas() -> None:
     mallopt = _glibc("mallopt", "MALLOC_ARENA_MAX", "arena_max")
     if mallopt is not None:
         mallopt(M_ARENA_MAX, ARENAS)
+
+
+def collect_rarely() -> None:
+    """Have Python look for cycles of garbage when there are `NEW_OBJECTS` more objects than at the last look."""
+    gc.set_threshold(NEW_OBJECTS)
 
 
 def _glibc(function: str, variable: str, tunable: str) -> Callable[..., int] | None:

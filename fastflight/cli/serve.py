@@ -17,6 +17,7 @@ from fastflight.app.overlay import read_config
 from fastflight.app.process import (
     END_SECONDS,
     HANGUP,
+    collect_rarely,
     end_within,
     leave,
     limit_arenas,
@@ -252,6 +253,7 @@ def serve(options: dict[str, Any]) -> None:
     with report_errors():
         raise_limit()
         limit_arenas()
+        collect_rarely()
         with (
             stop_signal(hangup="fleet" in values) as wait_for_signal,
             contextlib.ExitStack() as ending,
