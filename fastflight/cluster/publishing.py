@@ -136,18 +136,15 @@ class Publisher:
         if step is None:
             return False
         if step.rows is not None:
-            for message, runs in messages_of(self._server, step.rows, step.runs):
+            for message in messages_of(self._server, step.rows, step.runs):
                 await self._stream.publish(self._server, message)
-                self._note_progress(runs)
         self._lost |= step.lost
-        self._note_progress(step.runs)
+        # The runs of a device are in the order of their numbers, and all of them are new.
+        self._handed |= {run.device: run.next for run in step.runs}
         self._position = step.position
-        return True
-
-    def _note_progress(self, runs: Sequence[Run]) -> None:
-        self._handed.update((run.device, max(run.next, self._handed.get(run.device, 0))) for run in runs)
         progress, self._progress = self._progress, asyncio.Event()
         progress.set()
+        return True
 
     def _read(self, position: BodyPosition) -> Step | None:
         """Read the rows after a position, until there are enough for now; None if there are none.
@@ -214,11 +211,11 @@ class Publisher:
         return run._replace(paused_until=paused_until, gap=gap)
 
 
-def messages_of(server: str, rows: pa.RecordBatch, runs: Sequence[Run]) -> Iterator[tuple[bytes, Sequence[Run]]]:
-    """Yield messages with rows, and the runs in each. A row that is too large for NATS is lost."""
+def messages_of(server: str, rows: pa.RecordBatch, runs: Sequence[Run]) -> Iterator[bytes]:
+    """Yield messages with the rows of runs. A row that is too large for NATS is lost."""
     message = encode(server, rows, runs)
     if len(message) <= MAX_MESSAGE_BYTES:
-        yield message, runs
+        yield message
     elif rows.num_rows == 1:
         log.warning("a recorded row is lost: it is too large for NATS", device=runs[0].device, seq=runs[0].first)
     else:

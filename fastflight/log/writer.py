@@ -288,8 +288,9 @@ class Writer:
             body, at, entries = self.new_body(), 0, []
             for log, entry in _of_rows(group):
                 size = max(1, len(data) * entry.rows // rows.num_rows)
-                entries.append((log.id, entry._replace(body=body, at=at, bytes=size)))
-                at += entry.rows
+                first, count, first_time, last_time, *_ = entry
+                entries.append((log.id, Entry(first, count, first_time, last_time, body, at, size)))
+                at += count
             put_body(connection, body, None, body, int(self._clock() * 1e6), data)
             put_entries(connection, entries)
 

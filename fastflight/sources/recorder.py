@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -85,8 +86,8 @@ class Recorder:
         if continues or complete_to is not None:
             opened = now if device.is_open else None
             self._gap = Gap(0, -1, ended or Why.SERVER_DOWN, "", moment(complete_to), opened)
-        # The time of the last row that was appended, and of the last one that was stored.
-        self._appended_to = self._stored_to = now
+        # The time of the last row that was appended, and of the last one that was stored, in ns since 1970.
+        self._appended_ns = self._stored_ns = time.time_ns()
         # Why rows are missing if the next ones do not follow the last.
         self._why = Why.NOT_READ
         # What the tap has dropped, by the number of the next chunk.
@@ -149,11 +150,11 @@ class Recorder:
 
     def _pending_rows(self, chunks: list[Chunk]) -> PendingRows:
         """Return rows to append, and expect the next ones after them."""
-        first, last = chunks[0].seq, _time(chunks[-1].time_ns)
+        first, last_ns = chunks[0].seq, chunks[-1].time_ns
         gap = self._gap_before(chunks[0])
         rows = NewRows(self.log, len(chunks), self._expected, first, self._start, gap)
-        pending = PendingRows(self._with_begin(chunks), rows, first, last)
-        self._gap, self._appended_to = None, last
+        pending = PendingRows(self._with_begin(chunks), rows, first, last_ns)
+        self._gap, self._appended_ns = None, last_ns
         self._expected = first + len(chunks)
         self._begun = True
         return pending
@@ -168,7 +169,7 @@ class Recorder:
     def _gap_before(self, chunk: Chunk) -> Gap | None:
         gap, first = self._pause(chunk.unread, chunk.seq), max(self._expected, self._start)
         if chunk.seq > first:
-            start, why = (gap.from_time, gap.why) if gap is not None else (self._appended_to, self._why)
+            start, why = (gap.from_time, gap.why) if gap is not None else (_time(self._appended_ns), self._why)
             dropped = self._dropped.get(chunk.seq)
             size = dropped.bytes if dropped is not None and dropped.first == first else None
             return Gap(first, chunk.seq - 1, why, "", start, _time(chunk.time_ns), size)
@@ -180,7 +181,7 @@ class Recorder:
         if gap is None and (unread is None or not self._begun):
             return None
         since, until = unread or (None, None)
-        start = gap.from_time if gap is not None else _time(since) if since else self._appended_to
+        start = gap.from_time if gap is not None else _time(since) if since else _time(self._appended_ns)
         times = [None if until is None else _time(until), None if gap is None else gap.to_time]
         # A recording may have begun again after the line was opened.
         end = None if unread and until is None else max(filter(None, times), default=None)
@@ -218,7 +219,7 @@ class Recorder:
                 self._handle_failure(error)
                 return
             stored = self._pending.popleft()
-            self._stored_to, self._why = stored.last, Why.NOT_READ
+            self._stored_ns, self._why = stored.last_ns, Why.NOT_READ
             self.rows += stored.rows.length
             if self._retry:
                 self._retry = 0.0
@@ -229,7 +230,7 @@ class Recorder:
     def _handle_failure(self, error: FastFlightError) -> None:
         """Drop the pending rows, which were not stored, and prepare the next try."""
         first, self._gap = self._pending[0].first, self._pending[0].rows.gap
-        self._appended_to, self._why = self._stored_to, _why(error)
+        self._appended_ns, self._why = self._stored_ns, _why(error)
         self._pending.clear()
         self._expected = self.log.next_seq
         self._begun = self.rows > 0

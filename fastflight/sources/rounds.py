@@ -12,7 +12,6 @@ import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from itertools import chain
 from typing import Protocol
 
@@ -30,7 +29,7 @@ GROUP_BYTES = 1024 * 1024
 
 @dataclass(slots=True)
 class PendingRows:
-    """Rows on their way to the disk, the number of the first one, and the time of the last one.
+    """Rows on their way to the disk, the number of the first one, and the time of the last one, in ns since 1970.
 
     `ticket` is that of their append. The chunks are dropped when it is there.
     """
@@ -38,7 +37,7 @@ class PendingRows:
     chunks: Sequence[Chunk]
     rows: NewRows
     first: int
-    last: datetime
+    last_ns: int
     ticket: Ticket | None = None
 
 

@@ -63,6 +63,8 @@ class Tap(ChunkBuffer):
         # What the device has sent and nobody has looked for yet: times, bytes and whom to notify of them; and its size.
         self._held: deque[tuple[int, bytes, Callable[[bytes], None]]] = deque()
         self._held_bytes = 0
+        # Whether a thread is adding what was held.
+        self._is_collecting = False
         # Held while chunks are added, so that they keep their order.
         self._adding = threading.RLock()
         # The number of the first chunk after the line was last lost.
@@ -179,7 +181,10 @@ class Tap(ChunkBuffer):
 
     def collect(self) -> None:
         """Add what `hold` has got. Whoever reads the tap calls it first, from any thread."""
+        if not self._held and not self._is_collecting:
+            return
         with self._adding:
+            outer, self._is_collecting = self._is_collecting, True  # `notify` may read the tap
             self._held_bytes = 0
             rows: list[tuple[int, bytes]] = []
             while self._held:
@@ -189,6 +194,7 @@ class Tap(ChunkBuffer):
             if rows:
                 self._add_to_whole("rx", rows)
                 self._add("rx", rows)
+            self._is_collecting = outer
 
     def _add_to_whole(
         self, direction: Direction, rows: Sequence[tuple[int, bytes]], request: bool = False, waited: bool = False
