@@ -75,7 +75,7 @@ def info(
     device: DeviceName = None, interrupt: Interrupt = False, json: AsJson = False, server: Server = DEFAULT_SERVER
 ) -> None:
     """Show a board's firmware, memory, storage and features."""
-    with server.boards() as boards, opened(boards, device, interrupt=interrupt) as board:
+    with server.boards(tables=False) as boards, opened(boards, device, interrupt=interrupt) as board:
         facts = board.info()
     if json:
         screen.as_json(facts)
@@ -94,7 +94,7 @@ def reset(
     server: Server = DEFAULT_SERVER,
 ) -> None:
     """Restart a device."""
-    with server.boards() as boards, opened(boards, device, interrupt=interrupt) as board:
+    with server.boards(tables=False) as boards, opened(boards, device, interrupt=interrupt) as board:
         board.reset(hard=hard)
 
 
@@ -104,7 +104,7 @@ def df(
     device: DeviceName = None, interrupt: Interrupt = False, json: AsJson = False, server: Server = DEFAULT_SERVER
 ) -> None:
     """Show the size and the free space of a board's file systems."""
-    with server.boards() as boards, opened(boards, device, interrupt=interrupt) as board:
+    with server.boards(tables=False) as boards, opened(boards, device, interrupt=interrupt) as board:
         lines = _answer(board, DF)
     found = list(_file_systems(lines)) or [("/", None, None)]
     if json:
@@ -132,7 +132,7 @@ def rtc(
     """Show or set the clock of a board."""
     if utc and not set_:
         raise typer.BadParameter("--utc needs --set: a board does not know its time zone")
-    with server.boards() as boards, opened(boards, device, interrupt=interrupt) as board:
+    with server.boards(tables=False) as boards, opened(boards, device, interrupt=interrupt) as board:
         # Also before the clock is set: the first request to a board takes longest, and the time would be old.
         clock = _clock(board)
         if set_:
@@ -149,7 +149,7 @@ def rtc(
 @with_device_options
 def soft_reset(device: DeviceName = None, interrupt: Interrupt = False, server: Server = DEFAULT_SERVER) -> None:
     """Restart the interpreter of a board, which then runs main.py. The chip is not reset."""
-    with server.boards() as boards, opened(boards, device, interrupt=interrupt) as board:
+    with server.boards(tables=False) as boards, opened(boards, device, interrupt=interrupt) as board:
         board.reset()
 
 
@@ -157,7 +157,7 @@ def soft_reset(device: DeviceName = None, interrupt: Interrupt = False, server: 
 @with_device_options
 def bootloader(device: DeviceName = None, interrupt: Interrupt = False, server: Server = DEFAULT_SERVER) -> None:
     """Start the bootloader of a board, for new firmware. Its line goes away until it is reset."""
-    with server.boards(changes=True) as boards, opened(boards, device, interrupt=interrupt) as board:
+    with server.boards(changes=True, tables=False) as boards, opened(boards, device, interrupt=interrupt) as board:
         if _answer(board, HAS_BOOTLOADER) != ["yes"]:
             raise DeviceError(
                 "this board's firmware has no machine.bootloader()",

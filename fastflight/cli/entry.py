@@ -1,6 +1,6 @@
-"""The entry point of the command `fastflight`: chooses Arrow's memory allocator, then loads the command line.
+"""The entry point of the command `fastflight`: sets variables that libraries read when they load, then loads the rest.
 
-Arrow reads the choice from the environment when it is loaded, so it must be set before Arrow is imported.
+Arrow reads its memory allocator from the environment, so it must be chosen before Arrow is imported.
 
 Each Flight stream has a thread. mimalloc, Arrow's default, holds much of the memory that a thread has freed, even after
 the thread has ended. jemalloc holds less, and almost nothing without its caches per thread: a thread that rarely
@@ -19,6 +19,8 @@ from typing import TextIO
 POOL = "ARROW_DEFAULT_MEMORY_POOL"
 # Configures the jemalloc in Arrow's wheels. Other builds of jemalloc read other variables.
 JEMALLOC, NO_CACHES = "JE_ARROW_MALLOC_CONF", "tcache:false"
+# Before its first model, pydantic reads the metadata of all installed packages to find plugins.
+PLUGINS, NO_PLUGINS = "PYDANTIC_DISABLE_PLUGINS", "__all__"
 
 
 def choose_pool(environment: MutableMapping[str, str], platform: str) -> None:
@@ -41,5 +43,6 @@ def escape_foreign_characters(*streams: TextIO | None) -> None:
 def main() -> None:
     """Run the command."""
     choose_pool(os.environ, sys.platform)
+    os.environ.setdefault(PLUGINS, NO_PLUGINS)
     escape_foreign_characters(sys.stdout, sys.stderr)
     importlib.import_module("fastflight.cli.main").app()  # not at the top: it loads Arrow

@@ -37,7 +37,10 @@ def ls(
     at = target(folder, folder=True)
     if recursive and is_glob(at.path):
         raise typer.BadParameter("-r and a glob exclude each other: ** in a glob stands for any folders")
-    with server.boards() as boards, opened(boards, (at := at.of(boards)).device, interrupt=interrupt) as board:
+    with (
+        server.boards(tables=False) as boards,
+        opened(boards, (at := at.of(boards)).device, interrupt=interrupt) as board,
+    ):
         entries = matches(board, at.path) if is_glob(at.path) else board.ls(at.path, recursive=recursive)
     if json:
         screen.as_json([asdict(entry) for entry in entries])
@@ -71,7 +74,7 @@ def rm(
     targets = [target(path) for path in paths]
     if recursive and not yes and not screen.can_ask():
         raise typer.BadParameter("rm -r asks before it removes, and nobody can answer here: add --yes")
-    with server.boards(changes=True) as boards:
+    with server.boards(changes=True, tables=False) as boards:
         found = expand(boards, targets, interrupt=interrupt, folders=recursive)
         if not recursive:
             for at in found:
@@ -141,7 +144,7 @@ def mkdir(
 ) -> None:
     """Make folders on a device."""
     targets = [target(path) for path in paths]
-    with server.boards() as boards:
+    with server.boards(tables=False) as boards:
         for at in targets:
             with opened(boards, at.device, interrupt=interrupt) as board:
                 if parents:
@@ -186,7 +189,7 @@ def mv(
     server: Server = DEFAULT_SERVER,
 ) -> None:
     """Rename a file or folder of a device."""
-    with server.boards(changes=True) as boards:
+    with server.boards(changes=True, tables=False) as boards:
         at = target(path).of(boards)
         new = target(to if ":" in to else f"{at.device}:{to}").of(boards)
         if new.device != at.device:
@@ -201,7 +204,7 @@ def hash(
 ) -> None:
     """Show the digests of files, as their boards compute them: sha256, or crc32 on boards without it."""
     targets = [target(path) for path in paths]
-    with server.boards() as boards:
+    with server.boards(tables=False) as boards:
         for at in expand(boards, targets, interrupt=interrupt, folders=False):
             with opened(boards, at.device, interrupt=interrupt) as board:
                 digest = board.hash(at.path)

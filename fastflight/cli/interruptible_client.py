@@ -7,10 +7,8 @@ be cancelled; it ends with the process.
 from __future__ import annotations
 
 import _thread
-import sys
 from collections.abc import Callable
 from functools import partial
-from importlib.abc import MetaPathFinder
 from typing import Any, TypeVar, Unpack
 
 import pyarrow as pa
@@ -121,23 +119,3 @@ def _in_thread(blocking: Callable[..., T], *arguments: Any, finish: bool = False
     if errors:
         raise errors.pop()
     return results.pop()
-
-
-def keep_pandas_out() -> None:
-    """Have Arrow look for pandas now, and not find it. Arrow looks only once in a process.
-
-    Arrow imports pandas when it first makes an array of Python values, or Python values of a time. That takes as long
-    as all the rest of most commands, and no command makes a data frame.
-    """
-    finder = _NoPandas()
-    sys.meta_path.insert(0, finder)
-    try:
-        pa.array([0])
-    finally:
-        sys.meta_path.remove(finder)
-
-
-class _NoPandas(MetaPathFinder):
-    def find_spec(self, name: str, *_: Any) -> None:
-        if name == "pandas":
-            raise ModuleNotFoundError(name=name)

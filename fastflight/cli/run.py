@@ -99,7 +99,7 @@ def _show_output(
     server: Server, device: str | None, code: str, timeout: float | None, interrupt: bool, json: bool
 ) -> None:
     with (
-        server.boards() as boards,
+        server.boards(tables=False) as boards,
         opened(boards, device, interrupt=interrupt) as board,
         closing(board.exec(code, timeout)) as rows,
     ):

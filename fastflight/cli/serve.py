@@ -26,6 +26,7 @@ from fastflight.app.process import (
     watch_process,
 )
 from fastflight.cli import screen
+from fastflight.cli.arrow_loading import load_arrow
 from fastflight.cli.bridge import Drain, format_addresses
 from fastflight.cli.exit_codes import report_errors
 from fastflight.cli.log import DebugLog, JsonLog, log_to_stderr, warn_of_conflicting_package, warn_of_unconfined_boards
@@ -229,9 +230,7 @@ def serve(options: dict[str, Any]) -> None:
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     # Importing the server takes longer than most commands take to run.
     if not options.get("source"):  # the user's own sources may make data frames
-        from fastflight.cli.interruptible_client import keep_pandas_out
-
-        keep_pandas_out()
+        load_arrow()
     from fastflight.app.compose import open_server
     from fastflight.app.own_sources import load_sources
 

@@ -25,6 +25,7 @@ from urllib.parse import urlsplit
 import typer
 
 from fastflight.cli import screen
+from fastflight.cli.arrow_loading import load_arrow
 from fastflight.cli.chain import SHARED
 from fastflight.cli.exit_codes import REFUSED, usage_errors
 from fastflight.cli.options import Option, option, with_options
@@ -84,11 +85,12 @@ class Server:
         return self.or_board and self.url is None and self.device is None and not _listens(DEFAULT_LOCATION)
 
     @contextmanager
-    def boards(self, *, changes: bool = False) -> Iterator[Boards]:
+    def boards(self, *, changes: bool = False, tables: bool = True) -> Iterator[Boards]:
         """Use its boards. A wrong URL or credential is reported as a wrong command line.
 
         Commands of a chain (`chain`) share them. With `changes`, the command overwrites or removes something: it asks
-        first if the board is there by chance, and ends if the answer is not yes.
+        first if the board is there by chance, and ends if the answer is not yes. Without `tables`, the command starts
+        sooner, and can neither read nor write tables.
         """
         shared = SHARED.get()
         if changes and not (shared is not None and shared.is_named) and self.is_by_chance:
@@ -96,7 +98,7 @@ class Server:
         if shared is not None:
             yield shared.boards(self, self._open)
             return
-        with self._open() as boards:
+        with self._open(tables) as boards:
             yield boards
 
     @contextmanager
@@ -105,7 +107,7 @@ class Server:
         with self.boards() as boards:
             yield boards.tables
 
-    def _open(self) -> AbstractContextManager[Boards]:
+    def _open(self, tables: bool = True) -> AbstractContextManager[Boards]:
         if self.device is not None:
             return _BoardAlone(self.device, self.agent)
         if self.is_by_chance:
@@ -117,7 +119,7 @@ class Server:
                     where=DEFAULT_LOCATION,
                     hint=f"Start one: fastflight serve. {error.hint}",
                 ) from error
-        return _client_of_server(self)
+        return _client_of_server(self, tables=tables)
 
 
 class Boards(Protocol):
@@ -154,12 +156,12 @@ class _BoardAlone:
 
     @functools.cached_property
     def tables(self) -> InterruptibleClient:
+        load_arrow()
         from fastflight.app.local_board import open_local_board
-        from fastflight.cli.interruptible_client import InterruptibleClient, keep_pandas_out
+        from fastflight.cli.interruptible_client import InterruptibleClient
         from fastflight.cli.log import log_to_stderr
 
         self._board.close()  # the port of a board has one owner
-        keep_pandas_out()
         log_to_stderr(as_json=False, least=logging.ERROR)
         running = self._until.enter_context(open_local_board(self._board.name, self._board.url, agent=self._agent))
         self._current = client = self._until.enter_context(InterruptibleClient(running.location))
@@ -190,10 +192,10 @@ def _ask_for_board() -> None:
         raise typer.Exit(REFUSED)
 
 
-def _client_of_server(server: Server) -> InterruptibleClient:
-    from fastflight.cli.interruptible_client import InterruptibleClient, keep_pandas_out
+def _client_of_server(server: Server, *, tables: bool) -> InterruptibleClient:
+    load_arrow(numpy=tables)
+    from fastflight.cli.interruptible_client import InterruptibleClient
 
-    keep_pandas_out()
     with usage_errors():
         return InterruptibleClient(server.location, credentials=server.credentials())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ from typer.testing import CliRunner
 
 import fastflight
 from fastflight.cli.main import COMMANDS, PANELS, app, load
+from fastflight.client import FastFlightClient
 from tests.support.servers import serving
 
 SECONDS = 60.0
@@ -78,11 +80,25 @@ def test_short_commands_on_a_board_without_a_server_load_no_arrow_and_no_server(
 
 
 @pytest.mark.parametrize("words", [("ls", "demo"), ("exec", "print(1)"), ("mkdir", "-p", "demo:/a")])
-def test_short_commands_on_a_server_load_no_pandas_and_no_server(words: tuple[str, ...]) -> None:
+def test_short_commands_on_a_server_load_no_numpy_no_pandas_and_no_server(words: tuple[str, ...]) -> None:
     with serving({"demo": "sim:"}) as running:
         loaded = loaded_by(command(*words, "--server", running.location))
     assert "pyarrow.flight" in loaded
-    assert loaded & (SERVER | DRAWING | {"pandas"}) == set()
+    assert loaded & (SERVER | DRAWING | {"numpy", "pandas"}) == set()
+
+
+@pytest.mark.parametrize("is_chain", [False, True])
+def test_commands_that_convert_tables_load_numpy(is_chain: bool, tmp_path: Path) -> None:
+    (tmp_path / "two.csv").write_text("a,b\n1,2\n3,4\n")
+    put = ("put", str(tmp_path / "two.csv"), "demo:/two.bin", "--format", "packed", "--struct", "<hh")
+    with serving({"demo": "sim:"}) as running:
+        server = ("--server", running.location)
+        before = ("ls", "demo", *server, "+") if is_chain else ()
+        loaded = loaded_by(command(*before, *put, *server))
+        with FastFlightClient(running.location) as client:
+            client.get_file("demo", "/two.bin", tmp_path / "two.bin")
+    assert (tmp_path / "two.bin").read_bytes() == struct.pack("<4h", 1, 2, 3, 4)
+    assert "numpy" in loaded and "pandas" not in loaded
 
 
 def test_the_list_of_commands_says_what_each_command_says() -> None:
