@@ -12,12 +12,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from pydantic import ValidationError
-
 from fastflight.access.identity import EVERY
 from fastflight.access.tokens import matching
 from fastflight.app.config import ClusterSettings, ClusterTable, DeviceTable
-from fastflight.app.fleet_file import EXAMPLES, refusal
+from fastflight.app.fleet_file import EXAMPLES
 from fastflight.app.key_files import read_pem, read_secret
 from fastflight.app.token_file import book
 from fastflight.errors import RequestError
@@ -52,8 +50,6 @@ VARIABLES: Mapping[str, str] = {
 def cluster_settings(
     url: str,
     table: ClusterTable | None,
-    folder: Path,
-    environment: Mapping[str, str],
     *,
     name: str | None,
     listening: str,
@@ -64,7 +60,7 @@ def cluster_settings(
 ) -> ClusterSettings:
     """Return the settings for `--cluster URL`. `RequestError` names the option or key that is wrong.
 
-    `folder` is that of the fleet file, and `in_file` are its devices; `devices` are all of this server.
+    `table` has the values of `VARIABLES`. `in_file` are the devices of the fleet file, `devices` all of this server.
     """
     own = urlsplit(listening)
     name = name or f"{socket.gethostname().partition('.')[0]}-{own.port}"
@@ -76,11 +72,7 @@ def cluster_settings(
             where=listening,
             hint="Give the address by which they reach this server: --cluster-location grpc+tls://alpha.example.org:8815",
         )
-    try:
-        given = {key: text for key, variable in VARIABLES.items() if (text := environment.get(variable))}
-        table = ClusterTable.model_validate({**dict(table or ClusterTable()), **given}, context={"folder": folder})
-    except ValidationError as error:
-        raise refusal(error, "", "cluster") from error
+    table = table or ClusterTable()
     if (table.user is None) != (table.password_file is None):
         raise RequestError("a user and a password go together", where="[cluster]", hint="Give user and password_file")
     if tokens is not None and table.token_file is None:

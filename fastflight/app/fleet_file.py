@@ -1,4 +1,4 @@
-"""Reads a fleet file (`FleetFile`). What is wrong in it is a `RequestError` that names the file and the key."""
+"""Reads a fleet file (`FleetFile`), and replaces keys. What is wrong is a `RequestError` that names file and key."""
 
 from __future__ import annotations
 
@@ -30,14 +30,38 @@ EXAMPLES: Mapping[Any, str] = {
     "sql": 'As in [sql] memory = "512MB", seconds = 60',
     "relay": 'As in [relay] allow = ["127.0.0.1:2218"]',
     "auth": 'As in [auth] tokens = "tokens.json"',
-    "tls": 'As in [tls] cert = "server.pem", key = "server.key"',
+    "tls": 'As in [tls] cert = "server.pem", key = "server.key", or --tls-cert and --tls-key together',
     "cluster": 'As in [cluster] fleet = "plant"',
 }
 UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")
+# Values by table and key. Those that are None replace nothing.
+Keys = Mapping[tuple[str, str], object]
 
 
-def read_fleet_file(path: Path) -> FleetFile:
-    """Return the tables of a fleet file, with absolute paths if that of the file is absolute."""
+def read_fleet_file(path: Path | None, keys: Keys) -> FleetFile:
+    """Return the tables of a fleet file with these `keys`. Its paths are absolute if that of the file is.
+
+    Without a file there are no devices.
+    """
+    tables = {"devices": {}} if path is None else _tables(path)
+    for (table, key), value in keys.items():
+        if value is not None and isinstance(content := tables.setdefault(table, {}), dict):
+            content[key] = value
+    try:
+        fleet = FleetFile.model_validate(tables, context={"folder": folder_of(path)})
+    except ValidationError as error:
+        raise _refusal(error, "" if path is None else f"{path}: ") from error
+    for name in fleet.devices:
+        check_device_name(name, str(path))
+    return fleet
+
+
+def folder_of(path: Path | None) -> Path:
+    """Return the folder for relative paths: that of the fleet file, or the present one without a file."""
+    return Path() if path is None else path.parent
+
+
+def _tables(path: Path) -> dict[str, Any]:
     try:
         with path.open("rb") as file:
             content = file.read(MAX_FLEET_BYTES + 1)
@@ -46,16 +70,11 @@ def read_fleet_file(path: Path) -> FleetFile:
     if len(content) > MAX_FLEET_BYTES:
         raise RequestError(f"longer than {MAX_FLEET_BYTES} bytes: not a fleet file", where=str(path))
     try:
-        fleet = FleetFile.model_validate(tomllib.loads(content.decode()), context={"folder": path.parent})
-    except ValidationError as error:
-        raise refusal(error, f"{path}: ") from error
+        return tomllib.loads(content.decode())
     except ValueError as error:  # not UTF-8, not TOML
         raise RequestError(f"not TOML: {error}", where=str(path)) from error
     except RecursionError:
         raise RequestError("nested too deep", where=str(path)) from None
-    for name in fleet.devices:
-        check_device_name(name, str(path))
-    return fleet
 
 
 def check_device_name(name: str, where: str) -> None:
@@ -66,13 +85,10 @@ def check_device_name(name: str, where: str) -> None:
         raise RequestError(f"{name!r} is the name of a schema in SQL", where=where, hint="Give the device another name")
 
 
-def refusal(error: ValidationError, before: str, *table: str) -> RequestError:
-    """Return the first error of a validation of `FleetFile`, or of one `table` of it.
-
-    Its `where` begins with `before`.
-    """
+def _refusal(error: ValidationError, before: str) -> RequestError:
+    """Return the first error of a validation of `FleetFile`. Its `where` begins with `before`."""
     first = error.errors(include_url=False)[0]
-    place = (*table, *first["loc"])
+    place = first["loc"]
     *tables, key = place
     where = f"{before}{'.'.join(map(str, place))}"
     if first["type"] in UNKNOWN:

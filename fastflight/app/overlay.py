@@ -13,22 +13,19 @@ from pathlib import Path
 
 from fastflight import user_folders
 from fastflight.app.addresses import check_location, http_address, http_hosts, http_origins
-from fastflight.app.cluster_config import cluster_settings
+from fastflight.app.cluster_config import VARIABLES, cluster_settings
 from fastflight.app.config import (
     DRAIN_SECONDS,
-    AuthTable,
     Config,
     DeviceTable,
-    FleetFile,
     RecordingSettings,
     RecordingsTable,
     RowsTable,
-    TlsTable,
     default_shards,
     resolve_path,
 )
 from fastflight.app.device_address import device_address
-from fastflight.app.fleet_file import check_device_name, read_fleet_file
+from fastflight.app.fleet_file import check_device_name, folder_of, read_fleet_file
 from fastflight.app.key_files import read_password
 from fastflight.client.answers import server_url
 from fastflight.errors import RequestError, nearest
@@ -37,17 +34,16 @@ from fastflight.publish import OutputAddress, PublishSettings, RowFormat, open_o
 from fastflight.service.choices import DEVICE_NAME
 from fastflight.transport.url import public_url
 
-# Limits that a command line may give; None where it does not.
-NO_LIMITS: Mapping[str, int | None] = {}
-
 
 def read_config(
     location: str,
     devices: Sequence[str] = (),
     fleet: Path | None = None,
     shards: int | None = None,
-    limits: Mapping[str, int | None] = NO_LIMITS,
     *,
+    streams: int | None = None,
+    per_device: int | None = None,
+    per_identity: int | None = None,
     recordings: Path | None = None,
     record: Sequence[str] = (),
     cache: Path | None = None,
@@ -71,37 +67,55 @@ def read_config(
     `devices` are `NAME=URL`. `relay` adds to the targets of the file, and `record` to the devices that it records. With
     neither a file nor devices, there is a simulated board.
     """
-    file = read_fleet_file(fleet) if fleet is not None else FleetFile(devices={})
-    auth = file.auth if tokens is None else AuthTable(tokens=tokens)
-    tls = _tls(file.tls, auth, cert=tls_cert, key=tls_key, client_ca=client_ca)
-    location = server_url(location, encrypted=tls is not None)
-    check_location(location, tls=tls is not None, tokens=auth is not None)
+    variables = VARIABLES if cluster is not None else {}
+    file = read_fleet_file(
+        fleet,
+        {
+            ("limits", "streams"): streams,
+            ("limits", "per_device"): per_device,
+            ("limits", "per_identity"): per_identity,
+            ("recordings", "folder"): recordings,
+            ("sql", "cache"): cache,
+            ("auth", "tokens"): tokens,
+            ("tls", "cert"): tls_cert,
+            ("tls", "key"): tls_key,
+            ("tls", "client_ca"): client_ca,
+            **{("cluster", key): os.environ.get(variable) or None for key, variable in variables.items()},
+        },
+    )
+    has_tls, has_tokens = file.tls is not None, file.auth is not None
+    if file.tls is not None and file.tls.client_ca is not None and not has_tokens:
+        raise RequestError(
+            "nothing says what a certificate grants",
+            where="--client-ca",
+            hint="Give --tokens FILE, made by `fastflight token add NAME --certificate --scope read:*`",
+        )
+    location = server_url(location, encrypted=has_tls)
+    check_location(location, tls=has_tls, tokens=has_tokens)
     served = _devices(file.devices, devices, record, fleet is not None)
-    address = None if http is None else http_address(http, guarded=None not in (auth, tls))
+    address = None if http is None else http_address(http, guarded=has_tls and has_tokens)
     allowed = [*file.relay.allow, *relay]
     if allowed and http is None:
         raise RequestError(
             "the relay is a part of the gateway", where=f"relay to {allowed[0]}", hint="Give --http PORT"
         )
-    folder = Path() if fleet is None else fleet.parent
+    folder = folder_of(fleet)
     return Config(
         location=location,
         devices=served,
-        limits=replace(file.limits, **{name: limit for name, limit in limits.items() if limit is not None}),
-        recordings=_recordings(file.recordings, served, recordings),
-        sql=file.sql if cache is None else file.sql.model_copy(update={"cache": cache}),
+        limits=file.limits,
+        recordings=_recordings(file.recordings, served),
+        sql=file.sql,
         relay=file.relay.model_copy(update={"allow": allowed}),
-        auth=auth,
-        tls=tls,
+        auth=file.auth,
+        tls=file.tls,
         cluster=cluster_settings(
             cluster,
             file.cluster,
-            folder,
-            os.environ,
             name=cluster_name,
             listening=location,
             location=cluster_location,
-            tokens=None if auth is None else auth.tokens,
+            tokens=None if file.auth is None else file.auth.tokens,
             devices=served,
             in_file=file.devices,
         )
@@ -149,37 +163,12 @@ def _devices(
     return devices
 
 
-def _tls(in_file: TlsTable | None, auth: AuthTable | None, **options: Path | None) -> TlsTable | None:
-    """Return the certificate with its key, and the CA of the clients."""
-    given = {key: path for key, path in options.items() if path is not None}
-    files = {**(dict(in_file) if in_file is not None else {"client_ca": None}), **given}
-    if "cert" not in files and "key" not in files:
-        if files["client_ca"] is not None:
-            raise RequestError(
-                "clients show certificates over TLS alone", where="--client-ca", hint="Give --tls-cert and --tls-key"
-            )
-        return None
-    if "cert" not in files or "key" not in files:
-        raise RequestError(
-            "a certificate and its key go together", where="--tls-cert, --tls-key", hint="Give both files"
-        )
-    if files["client_ca"] is not None and auth is None:
-        raise RequestError(
-            "nothing says what a certificate grants",
-            where="--client-ca",
-            hint="Give --tokens FILE, made by `fastflight token add NAME --certificate --scope read:*`",
-        )
-    return TlsTable(**files)
-
-
-def _recordings(
-    table: RecordingsTable | None, devices: Mapping[str, DeviceTable], folder: Path | None
-) -> RecordingSettings | None:
+def _recordings(table: RecordingsTable | None, devices: Mapping[str, DeviceTable]) -> RecordingSettings | None:
     """Return where recordings are kept. None if no setting names them, and the user has no home for the default."""
-    on_demand = table is None and folder is None and not any(device.record for device in devices.values())
+    on_demand = table is None and not any(device.record for device in devices.values())
     table = table or RecordingsTable()
     try:
-        folder = folder or table.folder or user_folders.for_recordings()
+        folder = table.folder or user_folders.for_recordings()
     except RuntimeError as error:  # a user without a home
         if on_demand:
             return None

@@ -237,12 +237,10 @@ def serve(options: dict[str, Any]) -> None:
     log_to_stderr(as_json=options.pop("log_json"), debug=options["log_debug"])
     warn_of_conflicting_package()
     values = {name: value for name, value in options.items() if value is not None}
-    names = [name for name in ("streams", "per_device", "per_identity") if name in values]
-    limits: dict[str, int | None] = {name: values.pop(name) for name in names}
     sources = values.pop("source", ())
 
     def read() -> Config:
-        return read_config(**values, limits=limits)
+        return read_config(**values)
 
     try:
         config = read().model_copy(update={"sources": load_sources(sources)})

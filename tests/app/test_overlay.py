@@ -83,8 +83,7 @@ def test_targets_of_the_relay_are_those_of_the_fleet_file_and_of_the_options(tmp
 def test_limits_are_those_of_the_fleet_file_unless_options_say_otherwise(tmp_path: Path) -> None:
     path = fleet(tmp_path, "[devices.a]\nurl = 'sim:'\n[limits]\nstreams = 1000\nper_device = 8\nwait_seconds = 0.5\n")
     assert read_config(HERE, [], path).limits == Limits(streams=1000, per_device=8, wait_seconds=0.5)
-    given = {"streams": None, "per_device": 9, "per_identity": 10}
-    limits = read_config(HERE, [], path, limits=given).limits
+    limits = read_config(HERE, [], path, per_device=9, per_identity=10).limits
     assert (limits.streams, limits.per_device, limits.per_identity) == (1000, 9, 10)
     assert read_config(HERE, [], None).limits == DEFAULT_LIMITS
 

@@ -374,7 +374,7 @@ def test_a_device_is_not_named_as_a_schema_of_sql(tmp_path: Path, name: str) -> 
     fleet = tmp_path / "fleet.toml"
     fleet.write_text(f'[devices.{name}]\nurl = "sim:"\n')
     with refused(RequestError, where=str(fleet)):
-        read_fleet_file(fleet)
+        read_fleet_file(fleet, {})
     with refused(RequestError, where="--device"):
         read_config("grpc://127.0.0.1:0", [f"{name}=sim:"], None)
     with serving(SETTINGS) as (running, _), refused(RequestError, where="name"):
