@@ -59,9 +59,10 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     config.option.loadscopereorder = False  # see `pytest_collection_modifyitems`
     sys.dont_write_bytecode = False
-    # Arrow looks for pandas only once. Commands hide it from Arrow, and tests run commands in this process: so that
-    # later tests can make data frames, Arrow finds it now.
+    # Two parts of Arrow look for pandas, each only once. Commands hide it from Arrow, and tests run commands in this
+    # process: so that later tests can make data frames, Arrow finds it now.
     pa.array([0])
+    pa.scalar(0, pa.timestamp("ns")).as_py()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from fastflight.client import answers
 from fastflight.client.argument_types import checks_arguments
+from fastflight.client.cancel_scope import CancelScope
 from fastflight.client.client import FastFlightClient
 from fastflight.client.connection import ServerConnection
 from fastflight.client.credentials import NONE, Credentials
@@ -29,7 +30,7 @@ from fastflight.client.parallel import ParallelRowStream
 from fastflight.client.progress import Report
 from fastflight.client.stream import RowStream
 from fastflight.client.stream_aio import AsyncRowStream
-from fastflight.client.threads import CancelScope, run_cancellable, run_in_thread
+from fastflight.client.threads import run_cancellable, run_in_thread
 from fastflight.concurrency.offload import off_loop, unbroken
 from fastflight.errors import TransportClosed
 from fastflight.service.requests import Request

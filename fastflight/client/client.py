@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
 from fastflight.client import answers, call
 from fastflight.client.answers import Copied, CopiedTree, Device, Digest, Entry, Recorded, Written
 from fastflight.client.argument_types import checks_arguments
+from fastflight.client.cancel_scope import CancelScope
 from fastflight.client.connection import ServerConnection
 from fastflight.client.credentials import NONE, Credentials
 from fastflight.client.options import (
@@ -28,7 +29,6 @@ from fastflight.client.options import (
     split_options,
 )
 from fastflight.client.progress import Report
-from fastflight.client.threads import CancelScope
 from fastflight.service.choices import Mode, SessionFormat
 from fastflight.service.requests import (
     DeviceExec,

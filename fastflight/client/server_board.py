@@ -12,6 +12,7 @@ import pyarrow as pa
 from fastflight.client import answers, call
 from fastflight.client.answers import Digest, Entry, RemoteEntry, Written
 from fastflight.client.board import Board, TreeBlock
+from fastflight.client.cancel_scope import CancelScope
 from fastflight.client.connection import ServerConnection
 from fastflight.client.file_copy import FileToSend
 from fastflight.client.interaction import Interaction
@@ -19,7 +20,6 @@ from fastflight.client.local_files import PIECE_BYTES, LocalEntry, os_errors_of
 from fastflight.client.progress import Report
 from fastflight.client.rows import RAW_SCHEMA, UploadRows, piece, pieces
 from fastflight.client.stream import RowStream
-from fastflight.client.threads import CancelScope
 from fastflight.client.validation import content, digests_in, text, validating, whole
 from fastflight.errors import DataError, TransportClosed
 from fastflight.service.requests import (

@@ -1,13 +1,12 @@
-"""Blocking work of the client in threads: long work that any thread can stop, and calls that an event loop awaits."""
+"""Blocking work of the client in threads, which an event loop awaits."""
 
 from __future__ import annotations
 
 import asyncio
 import contextvars
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import contextmanager
 from typing import TypeVar
 
 from fastflight.concurrency.offload import off_loop
@@ -17,40 +16,6 @@ T = TypeVar("T")
 
 # How long cancelled work may take to end: the server stores the batch that is on the line, and settles the file.
 CANCEL_SECONDS = 10.0
-
-
-class CancelScope:
-    """Lets another thread stop what a thread does: `cancel` stops what runs now, and nothing else begins."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._cancelled = False
-        self._stop: Callable[[], None] | None = None
-
-    def cancel(self) -> None:
-        """Stop the work, from any thread."""
-        with self._lock:
-            self._cancelled = True
-            stop = self._stop
-        if stop is not None:
-            stop()
-
-    def check(self) -> None:
-        """Raise `Stopped` after `cancel`."""
-        if self._cancelled:
-            raise Stopped("this was cancelled")
-
-    @contextmanager
-    def stopping(self, stop: Callable[[], None]) -> Iterator[None]:
-        """Run the block, which `cancel` ends by calling `stop`. Raises `Stopped` after `cancel`."""
-        with self._lock:
-            self.check()
-            self._stop = stop
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._stop = None
 
 
 async def run_cancellable(run: Callable[[], T], cancel: Callable[[], None]) -> T:

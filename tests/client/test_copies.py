@@ -14,8 +14,8 @@ import pytest
 
 from fastflight.app.local_board import PluggedBoard
 from fastflight.client import AsyncFastFlightClient, Copied, CopiedTree, FastFlightClient
+from fastflight.client.cancel_scope import CancelScope
 from fastflight.client.server_board import ServerBoard
-from fastflight.client.threads import CancelScope
 from fastflight.errors import BusyError, DataError, FileMissing, RequestError, Stopped
 from fastflight.service.requests import Request
 from tests.support.folders import files_below
