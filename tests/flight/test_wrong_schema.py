@@ -94,11 +94,6 @@ def test_of_a_fleet_the_device_is_named(boards: BoardServer, mode: str) -> None:
     assert (early["device"], early["mostly_rejected"]["rows"] >= NOTE_ROWS) == ("demo", True)
 
 
-def test_a_file_that_fits_says_nothing(boards: BoardServer, mode: str) -> None:
-    (trailer,) = notes(boards, type="device.file", device="demo", mode=mode, **RIGHT)
-    assert (trailer["rows"], trailer["rejected"]) == (10_000, 0)
-
-
 def test_a_session_whose_lines_do_not_fit_says_so(boards: BoardServer) -> None:
     request = {**SESSION, "device": other(boards), "format": "csv", "schema": {"ms": "int64"}}
     stream = messages(boards.client.do_get(ticket(**request)))
@@ -107,13 +102,6 @@ def test_a_session_whose_lines_do_not_fit_says_so(boards: BoardServer) -> None:
     assert told["mostly_rejected"]["fitting"] == 0
     assert sorted(told["mostly_rejected"]) == ["fitting", "reason", "rows", "seq"]
     assert "the row has 4 cells, the header has 1" in told["mostly_rejected"]["reason"]
-
-
-def test_the_client_warns(boards: BoardServer, mode: Any) -> None:
-    with FastFlightClient(boards.location) as client:
-        with pytest.warns(IncompleteWarning, match="is not timestamp"):
-            table = client.read("demo", mode=mode, **WRONG).to_arrow()
-    assert table["temperature"].null_count == table.num_rows
 
 
 def test_the_asynchronous_client_warns(boards: BoardServer) -> None:

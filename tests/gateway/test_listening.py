@@ -165,7 +165,7 @@ def test_a_small_answer_is_not_given_to_one_who_wants_a_web_socket(listening: Ga
 
 def test_content_in_many_small_chunks_is_no_long_head(client: http.client.HTTPConnection) -> None:
     request = json.dumps({"type": "trial", "rows": 3}).encode() + b" " * MAX_HEAD_BYTES
-    chunks = (request[place : place + 1] for place in range(len(request)))
+    chunks = (request[at : at + 3] for at in range(0, len(request), 3))
     client.request("POST", "/stream", chunks, {"transfer-encoding": "chunked"}, encode_chunked=True)
     answer = client.getresponse()
     assert answer.status == 200
