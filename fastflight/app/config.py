@@ -28,9 +28,10 @@ from pydantic import BaseModel, BeforeValidator, ByteSize, ConfigDict, Field, Va
 from fastflight.bridge import Ports
 from fastflight.client.answers import DEFAULT_LOCATION
 from fastflight.cluster.lease import TTL_SECONDS
+from fastflight.errors import RequestError
 from fastflight.log import Retention
 from fastflight.protocol.raw_repl import GRACE_SECONDS
-from fastflight.publish import PublishSettings
+from fastflight.publish import PublishSettings, RowFormat
 from fastflight.runtime.admission import DEFAULT_LIMITS, Limits
 from fastflight.service.choices import Decimal
 from fastflight.service.requests import Character, TextKeys
@@ -155,6 +156,19 @@ class RowsTable(Table):
     units: dict[str, str] = {}
     """The unit of a column, for Home Assistant and OpenTelemetry."""
 
+    @model_validator(mode="after")
+    def _can_be_parsed(self) -> Self:
+        try:
+            self.row_format  # noqa: B018
+        except RequestError as error:
+            raise ValueError(f"{error.where}: {error.what}. {error.hint}") from error
+        return self
+
+    @property
+    def row_format(self) -> RowFormat:
+        """How lines become published rows."""
+        return RowFormat(self.layout, self.units)
+
     @property
     def layout(self) -> RowLayout | None:
         """How lines become typed rows; None for plain text."""
@@ -187,6 +201,12 @@ class DeviceTable(Table):
     """How the device's lines are parsed, for published rows and for [typed rows](../recordings.md#typed-rows)."""
     # What the keys mean is in `docs/reference/keys.toml`, where requests have the same keys.
     files: dict[str, TextKeys] = {}
+
+    @model_validator(mode="after")
+    def _rows_are_used(self) -> Self:
+        if self.rows is not None and self.rows.format == "lines" and not self.publish:
+            raise ValueError("rows of format lines are no table, and published nowhere: add publish, or leave rows out")
+        return self
 
     @property
     def line(self) -> tuple[str, bool, float]:

@@ -30,7 +30,7 @@ from fastflight.app.key_files import read_password
 from fastflight.client.answers import server_url
 from fastflight.errors import RequestError, nearest
 from fastflight.extras import needs
-from fastflight.publish import OutputAddress, PublishSettings, RowFormat, open_output, parse_output
+from fastflight.publish import OutputAddress, PublishSettings, open_output, parse_output
 from fastflight.service.choices import DEVICE_NAME
 from fastflight.transport.url import public_url
 
@@ -125,11 +125,7 @@ def read_config(
         http=address,
         http_hosts=http_hosts(http_host, address),
         origins=http_origins(origins),
-        outputs={
-            name: _outputs(name, device, row_format, folder, os.environ)
-            for name, device in served.items()
-            if (row_format := _row_format(name, device)) is not None and device.publish
-        },
+        outputs={name: _outputs(name, device, folder, os.environ) for name, device in served.items() if device.publish},
         drain_seconds=drain_seconds,
         log_debug=log_debug,
         trace=trace,
@@ -176,26 +172,9 @@ def _recordings(table: RecordingsTable | None, devices: Mapping[str, DeviceTable
     return RecordingSettings(**{**dict(table), "folder": folder}, on_demand=on_demand)
 
 
-def _row_format(name: str, device: DeviceTable) -> RowFormat | None:
-    """Return how the lines of a device become rows; None if its entry needs none."""
-    where = f"devices.{name}.rows"
-    if device.rows is None and not device.publish:
-        return None
-    rows = device.rows or RowsTable()
-    if rows.format == "lines" and not device.publish:
-        hint = "Add publish, declare jsonl or csv, or leave rows out"
-        raise RequestError("lines of text are no table, and are published nowhere", where=where, hint=hint)
-    try:
-        return RowFormat(rows.layout, rows.units)
-    except RequestError as error:
-        raise RequestError(error.what, where=f"{where}.{error.where}", hint=error.hint) from error
-
-
-def _outputs(
-    name: str, device: DeviceTable, row_format: RowFormat, folder: Path, environment: Mapping[str, str]
-) -> PublishSettings:
+def _outputs(name: str, device: DeviceTable, folder: Path, environment: Mapping[str, str]) -> PublishSettings:
     """Return what a device publishes, with its passwords. `folder` is that of the fleet file."""
-    where = f"devices.{name}"
+    where, row_format = f"devices.{name}", (device.rows or RowsTable()).row_format
     if len(set(device.publish)) < len(device.publish):
         raise RequestError("an output is named twice", where=f"{where}.publish", hint="Name each once")
     outputs = tuple(_with_password(parse_output(url), folder, environment) for url in device.publish)

@@ -203,7 +203,7 @@ def test_a_device_publishes_with_a_password_that_no_text_shows(tmp_path: Path) -
     [
         ('publish = ["kafka://x"]', "unknown kind of output.*Known"),
         ('publish = ["mqtt://x", "mqtt://x"]', "named twice"),
-        ('publish = ["mqtt://x"]\nrows = { format = "jsonl" }', "rows.schema.*needs a schema"),
+        ('publish = ["mqtt://x"]\nrows = { format = "jsonl" }', "devices.a.rows: schema: .*needs a schema"),
         ('publish = ["mqtt://x"]\nrows = { colour = "red" }', "unknown key.*Known: .*format"),
         ('publish = ["mqtt://me@x?password_env=NOT_SET_ANYWHERE"]', "NOT_SET_ANYWHERE is not set"),
         ('rows = { format = "lines" }', "published nowhere"),
