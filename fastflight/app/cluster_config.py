@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from fastflight.access.identity import EVERY
 from fastflight.access.tokens import matching
-from fastflight.app.config import ClusterSettings, ClusterTable, DeviceTable
+from fastflight.app.config import ClusterSettings, ClusterTable, DeviceTable, FleetFile
 from fastflight.app.fleet_file import EXAMPLES
 from fastflight.app.key_files import read_pem, read_secret
 from fastflight.app.token_file import book
@@ -49,18 +49,16 @@ VARIABLES: Mapping[str, str] = {
 
 def cluster_settings(
     url: str,
-    table: ClusterTable | None,
+    file: FleetFile,
+    devices: Mapping[str, DeviceTable],
     *,
     name: str | None,
     listening: str,
     location: str | None,
-    tokens: Path | None,
-    devices: Mapping[str, DeviceTable],
-    in_file: Mapping[str, DeviceTable],
 ) -> ClusterSettings:
     """Return the settings for `--cluster URL`. `RequestError` names the option or key that is wrong.
 
-    `table` has the values of `VARIABLES`. `in_file` are the devices of the fleet file, `devices` all of this server.
+    `file` has the values of `VARIABLES`. `devices` are all of this server, also those that are not in the file.
     """
     own = urlsplit(listening)
     name = name or f"{socket.gethostname().partition('.')[0]}-{own.port}"
@@ -72,7 +70,7 @@ def cluster_settings(
             where=listening,
             hint="Give the address by which they reach this server: --cluster-location grpc+tls://alpha.example.org:8815",
         )
-    table = table or ClusterTable()
+    table, tokens = file.cluster or ClusterTable(), None if file.auth is None else file.auth.tokens
     if (table.user is None) != (table.password_file is None):
         raise RequestError("a user and a password go together", where="[cluster]", hint="Give user and password_file")
     if tokens is not None and table.token_file is None:
@@ -84,7 +82,7 @@ def cluster_settings(
     token = _secret(table.token_file)
     if tokens is not None and token is not None:
         _check_token(tokens, token, str(table.token_file))
-    unreachable, local = _places(name, devices, in_file)
+    unreachable, local = _places(name, devices, file.devices)
     return ClusterSettings(
         **dict(table),
         servers=_servers(url),

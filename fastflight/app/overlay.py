@@ -109,18 +109,9 @@ def read_config(
         relay=file.relay.model_copy(update={"allow": allowed}),
         auth=file.auth,
         tls=file.tls,
-        cluster=cluster_settings(
-            cluster,
-            file.cluster,
-            name=cluster_name,
-            listening=location,
-            location=cluster_location,
-            tokens=None if file.auth is None else file.auth.tokens,
-            devices=served,
-            in_file=file.devices,
-        )
-        if cluster is not None
-        else None,
+        cluster=None
+        if cluster is None
+        else cluster_settings(cluster, file, served, name=cluster_name, listening=location, location=cluster_location),
         shards=shards or default_shards(),
         http=address,
         http_hosts=http_hosts(http_host, address),
