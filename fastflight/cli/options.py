@@ -95,7 +95,7 @@ def device_names(context: typer.Context, incomplete: str) -> list[str]:
 
     values = {name: context.params.get(name) for name in SERVER_OPTIONS}
     try:
-        with Server(values.pop("server"), values).boards() as boards:
+        with Server(values.pop("server"), values).boards(tables=False) as boards:
             return [each.name for each in boards.devices() if each.name.startswith(incomplete)]
     except (FastFlightError, typer.Exit, typer.BadParameter):
         return []
