@@ -326,13 +326,11 @@ def plain_type(type_: pa.DataType) -> pa.DataType:
 
 def read_as_text(edges: FlightAndHttpEdges, table: pa.Table, path: str) -> pa.Table:
     """The rows of a text file, by the types of `table` where a schema can name them."""
-    schema = {}
-    for field in table.schema:
-        asked = {field.name: str(plain_type(field.type))}
-        if edges.flight.get(type="device.file", device="demo", path=path, schema=asked).error is None:
-            schema |= asked
-    more = {"schema": schema, "columns": list(schema)} if len(schema) == table.num_columns else {}
-    got = edges.flight.get(type="device.file", device="demo", path=path, on_error="fail", **more)
+    file = {"type": "device.file", "device": "demo", "path": path, "on_error": "fail"}
+    schema = {field.name: str(plain_type(field.type)) for field in table.schema}
+    got = edges.flight.get(**file, schema=schema, columns=list(schema))
+    if got.error is not None:  # a type that no schema can name
+        got = edges.flight.get(**file)
     assert got.error is None, got.error
     return got.table
 
