@@ -209,7 +209,7 @@ STEPS = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=25)
 @given(steps=STEPS, keeps=st.integers(1, 8))
 def test_every_number_is_a_row_or_missing_whatever_happens(steps: list[int | str], keeps: int) -> None:
     line = RecordedLine(keeps * (1 + CHUNK_BYTES))

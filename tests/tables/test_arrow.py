@@ -4,7 +4,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fastflight.errors import DataError, FastFlightError, RequestError
@@ -159,7 +159,6 @@ def changed(data: bytes, changes: list[tuple[int, bytes]]) -> bytes:
 CHANGES = st.lists(st.tuples(st.integers(0, 1 << 16), st.binary(min_size=1, max_size=8)), max_size=4)
 
 
-@settings(max_examples=100, deadline=None)
 @given(
     st.sampled_from(LAYOUTS),
     st.builds(changed, st.sampled_from(STREAMS), CHANGES) | st.binary(max_size=256),

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fastflight.tables import Batcher
@@ -43,7 +43,6 @@ def test_what_is_joined_is_no_larger_than_asked() -> None:
     assert [item.num_rows for item in out] == [6]
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.lists(st.lists(st.integers(0, 9), max_size=30), max_size=8), st.integers(1, 12), st.integers(8, 200))
 def test_rows_are_neither_lost_nor_reordered(lists: list[list[int]], batch_rows: int, joined_bytes: int) -> None:
     batcher = Batcher(batch_rows, 2.0, joined_bytes)

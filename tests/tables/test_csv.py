@@ -210,7 +210,7 @@ TEXT = st.lists(st.lists(CELL, min_size=1, max_size=4).map(",".join), max_size=8
 TYPES = st.sampled_from(["int64", "double", "string", "bool", "timestamp[us]", "timestamp[us, UTC]", "date32", "uint8"])
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 @given(
     TEXT,
     st.lists(st.integers(0, 60), max_size=5),
@@ -222,7 +222,7 @@ def test_any_split_gives_the_same(data: bytes, cuts: list[int], types: Any, on_e
     read_split(data, "csv", cuts, schema=types and dict(zip("ab", types, strict=True)), on_error=on_error)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 @given(st.binary(max_size=60), st.lists(st.integers(0, 60), max_size=5))
 def test_garbage_raises_only_documented_errors(read: Any, data: bytes, cuts: list[int]) -> None:
     read(data, "csv", cuts)

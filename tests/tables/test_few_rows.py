@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fastflight.tables import Layout, TextOptions, csv, jsonl, open_reader
@@ -55,7 +55,6 @@ def test_every_cell(type_: str) -> None:
         read_both(Layout("jsonl", schema={"a": type_}), b"", values, 1)
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.sampled_from(TYPES), st.lists(CELL, min_size=1, max_size=6), st.sampled_from([".", ","]))
 def test_csv(type_: str, cells: list[str], decimal: Any) -> None:
     rows = [f"{cell};{WIDE}\n".encode() for cell in cells]
@@ -64,7 +63,6 @@ def test_csv(type_: str, cells: list[str], decimal: Any) -> None:
     read_both(layout, b"a;b\n", rows, csv.FEW_BYTES // sum(map(len, rows)) + 2)
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.sampled_from(JSON_TYPES), st.lists(VALUE, min_size=1, max_size=4))
 def test_jsonl(type_: str, values: list[Any]) -> None:
     rows = [json.dumps({"a": value, "b": 1}).encode() + b"\n" for value in values]

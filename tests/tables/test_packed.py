@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fastflight.errors import DataError, RequestError
@@ -132,7 +132,6 @@ def test_a_missing_column_is_named() -> None:
 CODES = {code: struct.calcsize("<" + code) for code in "bBhHiIlLqQefd?c"} | {"3s": 3, "2H": 4, "x": 1}
 
 
-@settings(max_examples=100, deadline=None)
 @given(
     st.sampled_from("<>!="),
     st.lists(st.sampled_from(sorted(CODES)), max_size=5),
@@ -149,7 +148,6 @@ def test_reading_agrees_with_struct(read: Any, order: str, codes: list[str], dat
     assert seen.count == bool(len(data) % size)
 
 
-@settings(max_examples=50, deadline=None)
 @given(st.sampled_from("<>"), st.binary(max_size=120))
 def test_writing_is_the_inverse(read: Any, write: Any, order: str, data: bytes) -> None:
     layout = {"record": order + "bIxq4sd", "columns": ("a", "b", "c", "d", "e")}

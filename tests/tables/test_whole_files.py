@@ -442,7 +442,7 @@ def same(seen: Any, value: Any) -> bool:
     return bool(seen == value)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     tables(),
     st.sampled_from([(",", "."), (";", "."), (";", ","), ("\t", "."), ("|", ",")]),
@@ -479,7 +479,7 @@ MEASURED = {
 }
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.data())
 def test_how_a_file_of_a_logger_is_written_is_found(data: st.DataObject) -> None:
     """With names, at least one column of fractions, and no blanks as delimiter there is no doubt."""
@@ -524,7 +524,6 @@ def files_of(format_: str, rows: list[dict[str, Any]], columns: list[str]) -> by
     return "".join(line + "\n" for line in lines).encode()
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.data(), st.sampled_from(["csv", "jsonl"]))
 def test_files_that_are_read_together_have_the_types_of_one_file(data: st.DataObject, format_: str) -> None:
     """As long as their columns have the same order."""

@@ -146,7 +146,7 @@ def test_bytes_are_base64_if_wanted(write: Any) -> None:
     assert write(table.slice(0, 1), "jsonl", bytes_as="base64") == b'{"n":1,"data":"AP8="}\n'
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(tables(PLAIN))
 def test_csv_reads_back_what_was_written(read: Any, write: Any, table: pa.Table) -> None:
     schema = {field.name: str(field.type) for field in table.schema}
@@ -154,7 +154,7 @@ def test_csv_reads_back_what_was_written(read: Any, write: Any, table: pa.Table)
     assert (seen.reasons, seen.rows) == ([], table.to_pylist())
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(tables(PLAIN + NESTED))
 def test_jsonl_reads_back_what_was_written(read: Any, write: Any, table: pa.Table) -> None:
     schema = {field.name: str(field.type) for field in table.schema}
@@ -162,7 +162,7 @@ def test_jsonl_reads_back_what_was_written(read: Any, write: Any, table: pa.Tabl
     assert (seen.reasons, seen.rows) == ([], table.to_pylist())
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(tables([item for item in PLAIN if item[0] in (pa.int64(), pa.float64(), pa.bool_(), pa.timestamp("us", "UTC"))]))
 def test_inference_finds_the_types_that_were_written(read: Any, write: Any, table: pa.Table) -> None:
     table = table.drop_columns([name for name in table.column_names if table[name].null_count == len(table)])
