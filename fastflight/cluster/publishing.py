@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -186,8 +187,12 @@ class Publisher:
         new = rows
         if len(found) < len(every):
             new = joined([rows.slice(at, run.length) for _, at, run, _ in found])
-        gaps = self._buffer.gaps((number, before, run.first) for number, _, run, before in found)
-        runs = [self._with_gap(run, before, gaps.get(number, [])) for number, _, run, before in found]
+        gaps = self._buffer.gaps((number, before, run.next - 1) for number, _, run, before in found)
+        runs = [
+            self._with_gap(part, part.first if part.first > run.first else before, gaps.get(number, []))
+            for number, _, run, before in found
+            for part in _divided(run, gaps.get(number, []))
+        ]
         return pa.RecordBatch.from_arrays(new.columns[2:], schema=LOG_SCHEMA), runs
 
     def _with_gap(self, run: Run, before: int, gaps: Sequence[Gap]) -> Run:
@@ -209,6 +214,12 @@ class Publisher:
             why = Why.CLEARED if before < kept else Why.DAMAGED
             gap = Gap(max(before, paused_until), run.first - 1, why)
         return run._replace(paused_until=paused_until, gap=gap)
+
+
+def _divided(run: Run, gaps: Sequence[Gap]) -> list[Run]:
+    """Divide a run where something without a number is missing."""
+    ends = [run.first, *(gap.first for gap in gaps if gap.rows is None and run.first < gap.first < run.next), run.next]
+    return [run.part(start - run.first, stop - start) for start, stop in pairwise(ends)]
 
 
 def messages_of(server: str, rows: pa.RecordBatch, runs: Sequence[Run]) -> Iterator[bytes]:

@@ -7,7 +7,7 @@ Parquet files. Rows of one log are in ascending order.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import Any
 from zlib import crc32
@@ -168,20 +168,28 @@ def log_of(file: bytes) -> str:
     return str(name)
 
 
-def runs_of(body: pa.RecordBatch) -> list[tuple[int, int, int, int]]:
-    """Return the runs of rows without a hole: the log, the first row, its number, and how many rows there are."""
+def runs_of(body: pa.RecordBatch, breaks: Iterable[tuple[int, int]] = ()) -> list[tuple[int, int, int, int]]:
+    """Return the runs of rows without a hole: the log, the first row, its number, and how many rows there are.
+
+    `breaks` are logs and numbers of rows that begin a run, because something without a number is missing before them.
+    """
     logs, numbers = body.column(0).to_numpy(), body.column(1).to_numpy()
-    begins = np.flatnonzero((np.diff(numbers) != 1) | (np.diff(logs) != 0)) + 1
-    ends = [0, *begins.tolist(), len(numbers)]
+    begins = np.diff(numbers, prepend=-1) != 1
+    begins |= np.diff(logs, prepend=-1) != 0
+    for log, number in breaks:
+        begins |= (logs == log) & (numbers == number)
+    ends = [*np.flatnonzero(begins).tolist(), len(numbers)]
     return [
         (int(logs[start]), start, int(numbers[start]), stop - start)
         for start, stop in zip(ends, ends[1:], strict=False)
     ]
 
 
-def entries_of(rows: pa.RecordBatch, body: int, size: int) -> list[tuple[int, Entry]]:
-    """Return an entry for each run of rows without a hole, with its log, for a body of `size` bytes."""
-    runs = runs_of(rows)
+def entries_of(
+    rows: pa.RecordBatch, body: int, size: int, breaks: Iterable[tuple[int, int]]
+) -> list[tuple[int, Entry]]:
+    """Return an entry for each run of rows, as `runs_of`, with its log, for a body of `size` bytes."""
+    runs = runs_of(rows, breaks)
     times = times_of(rows, [count for *_, count in runs])
     return [
         (log, Entry(first, count, *its_times, body, at, max(1, size * count // rows.num_rows)))

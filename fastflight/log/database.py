@@ -22,6 +22,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 from zlib import crc32
 
+import pyarrow as pa
+
 from fastflight.errors import StorageError
 from fastflight.log.disk import DATABASE, PROBLEMS, LocalDisk, failure, is_damage
 from fastflight.log.values import Entry
@@ -70,6 +72,11 @@ from logs where :name is null or name = :name order by name
 """
 _POSITIONS = "select ordinal, id from bodies where (ordinal, id) > (?, ?) order by ordinal, id limit ?"
 _BODIES = "select id, log, ordinal, created, bytes, file from bodies"
+_BREAKS = """
+select log, first from json_each(?) as wanted join entries on log = json_extract(wanted.value, '$[0]')
+    and first between json_extract(wanted.value, '$[1]') and json_extract(wanted.value, '$[2]')
+    and rows = 0 and why <> ''
+"""
 _BODY_WITH = "select body from entries where log = ? and why = '' and first + rows > ? order by first limit 1"
 
 
@@ -239,6 +246,13 @@ def delete_bodies(connection: sqlite3.Connection, bodies: Iterable[int]) -> None
     """Delete bodies."""
     # Their numbers are JSON, because SQLite limits the parameters of a statement.
     connection.execute("delete from bodies where id in (select value from json_each(?))", (json.dumps([*bodies]),))
+
+
+def breaks_in(connection: sqlite3.Connection, rows: pa.RecordBatch) -> list[tuple[int, int]]:
+    """Return the logs and numbers of those of `rows` before which something without a number is missing."""
+    wanted = pa.table(rows.columns[:2], ["log", "seq"]).group_by("log").aggregate([("seq", "min"), ("seq", "max")])
+    ranges = zip(*(wanted.column(name).to_pylist() for name in ("log", "seq_min", "seq_max")), strict=True)
+    return connection.execute(_BREAKS, (json.dumps(list(ranges)),)).fetchall()
 
 
 def delete_entries(connection: sqlite3.Connection, bodies: Iterable[int]) -> None:

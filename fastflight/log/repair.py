@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from fastflight.gap import Why
 from fastflight.log.bodies import decode, entries_of, log_of
-from fastflight.log.database import ROW_TABLES, put_entries, seal
+from fastflight.log.database import ROW_TABLES, breaks_in, put_entries, seal
 from fastflight.log.disk import PROBLEMS, LocalDisk, is_damage
 from fastflight.log.leftovers import PARQUET_NAME
 from fastflight.log.values import Entry
@@ -62,7 +62,8 @@ def repair(connection: sqlite3.Connection, disk: LocalDisk) -> None:
         with contextlib.suppress(OSError, TypeError, ValueError):  # a file that is gone, or a changed value
             decoded = decode(disk.read(file) if file else data, crc, log if file else None)
             if decoded is not None:
-                put_entries(connection, entries_of(decoded.keyed, body, size))
+                rows = decoded.keyed
+                put_entries(connection, entries_of(rows, body, size, breaks_in(connection, rows)))
     if not has_all_gaps:
         for log, first, start, stop in connection.execute(_TIMES).fetchall():
             put_entries(connection, [(log, Entry(first, 0, start, stop, why=Why.DAMAGED.value))])

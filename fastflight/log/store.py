@@ -32,6 +32,7 @@ from fastflight.log.database import (
     BodyPosition,
     BodyRow,
     Database,
+    breaks_in,
     delete_bodies,
     delete_entries,
     put_body,
@@ -376,7 +377,6 @@ class Store:
         newest = bodies[-1]
         numbered = [(self._writer.new_body(), each) for each in new]
         files = {number: f"{number:012d}.parquet" for number, each in numbered if each.is_file}
-        entries = [entry for number, each in numbered for entry in entries_of(each.rows, number, len(each.data))]
 
         def work(connection: sqlite3.Connection) -> None:
             replaced = [body.id for body in bodies]
@@ -384,7 +384,8 @@ class Store:
             delete_bodies(connection, replaced)
             for number, each in numbered:
                 put_body(connection, number, each.log, newest.ordinal, newest.created, each.data, files.get(number))
-            put_entries(connection, entries)
+                breaks = breaks_in(connection, each.rows)
+                put_entries(connection, entries_of(each.rows, number, len(each.data), breaks))
 
         try:
             for number, each in numbered:

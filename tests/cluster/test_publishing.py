@@ -18,7 +18,7 @@ from fastflight.cluster.recording_stream import RecordingStream
 from fastflight.cluster.shipment import Run, by_device, decode
 from fastflight.concurrency import off_loop
 from fastflight.errors import StorageError, TransportError
-from fastflight.log import Store, compact
+from fastflight.log import Gap, Store, compact
 from fastflight.transport.chunk_buffer import Chunk
 from tests.cluster.shipments import shipment
 from tests.log.rows import batch_of, checked, log_batch, missing, numbers
@@ -204,6 +204,19 @@ def test_damaged_rows_before_a_pause_are_no_pause(tmp_path: Path, monkeypatch: p
         _handed_over(buffer, copy, monkeypatch)
         recording = copy.find("a")
         assert recording is not None and missing(recording.read()) == [(5, 11, "damaged")]
+
+
+def test_a_gap_without_numbers_within_one_message_is_handed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Store(tmp_path / "buffer", sync_ms=0) as buffer, Store(tmp_path / "fleet") as store:
+        log, copy = buffer.open("a"), FleetCopy(store)
+        log.append(batch_of("a", 0, 10)).result()
+        log.append(batch_of("a", 10, 10), gap=Gap(0, -1, "line lost")).result()
+        stream = _handed_over(buffer, copy, monkeypatch)
+        recording = copy.find("a")
+        assert stream.messages == 1 and recording is not None
+        assert missing(checked("a", recording.read())) == [(10, 9, "line lost")]
 
 
 def test_what_was_handed_over_before_a_restart_is_not_sent_again(

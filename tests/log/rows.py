@@ -38,7 +38,8 @@ def checked(name: str, items: Iterable[NumberedRows | Gap]) -> Iterator[Numbered
     """`items`, every row of which is the one that its number says, and every number of which comes once, in order."""
     following = -1
     for item in items:
-        assert item.first >= following and item.last >= item.first, item
+        # A gap may have no numbers.
+        assert item.first >= following and item.last >= item.first - isinstance(item, Gap), item
         following = item.last + 1
         if isinstance(item, NumberedRows):
             item.batch.validate(full=True)

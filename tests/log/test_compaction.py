@@ -152,6 +152,28 @@ def test_rows_that_are_deleted_before_their_files_are_held_are_not_damaged(
             assert (found.first, found.end, found.gaps, found.lost) == (10, 20, 0, 0)
 
 
+@pytest.mark.parametrize("file_bytes", [10**9, 0])
+def test_a_gap_without_numbers_outlives_a_compaction(tmp_path: Path, file_bytes: int) -> None:
+    with Store(tmp_path, sync_ms=0) as store:
+        for name in ("a", "b"):
+            log = store.open(name)
+            log.append(batch_of(name, 0, 10)).result()
+            log.append(batch_of(name, 10, 5), gap=Gap(0, -1, "line lost")).result()
+            log.append(batch_of(name, 15, 5)).result()
+            log.append(batch_of(name, 20, 5), gap=Gap(0, -1, "server down")).result()
+        before = list(log.read())
+        assert missing(before) == [(10, 9, "line lost"), (20, 19, "server down")]
+        for _ in range(2):
+            compact(store, file_bytes=file_bytes, least=1)
+            assert missing(checked("b", log.read())) == missing(before)
+            assert log.statistics().gaps == 2
+        assert all(
+            item.batch.equals(batch_of("b", item.first, item.batch.num_rows))
+            for item in log.read(Range(from_time=10_000, until_time=20_000))
+            if isinstance(item, NumberedRows)
+        )
+
+
 def test_a_gap_between_the_files_and_the_tail_is_reported_once(tmp_path: Path) -> None:
     with Store(tmp_path, sync_ms=0) as store:
         log = store.open("a")
