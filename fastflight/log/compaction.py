@@ -39,6 +39,9 @@ JOIN_BODIES = 32
 # The tail of a log that is worth a file, and the most of it that becomes one file.
 FILE_BYTES = 1024 * 1024
 MAX_FILE_BYTES = 16 * 1024 * 1024
+# Retention deletes whole bodies. So that it takes the oldest rows of all logs, and not all rows of one, what is sorted
+# or written together is at most this part of the limit of size.
+PART_OF_LIMIT = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,17 +70,19 @@ def compact(
     Raises `StorageError` if the disk fails, and `Stopped` if the store is closed.
     """
     made: dict[str, str] = {}
+    limit = store.max_bytes
+    most = SORT_BYTES if limit is None else min(SORT_BYTES, limit // PART_OF_LIMIT)
     with store.maintenance_lock:
         store.check()
         try:
             commits = _tail(store).get(None, [])
-            if len(commits) >= least or _size(commits) >= SORT_BYTES:
-                for bodies in _chunks(commits, SORT_BYTES):
+            if len(commits) >= least or _size(commits) >= most:
+                for bodies in _chunks(commits, most):
                     _replace(store, bodies, on_batch)
             for log, bodies in _tail(store).items():
                 is_file = _size(bodies) >= file_bytes
                 if log is not None and (is_file or len(bodies) >= JOIN_BODIES):
-                    for chunk in _chunks(bodies, MAX_FILE_BYTES):
+                    for chunk in _chunks(bodies, min(MAX_FILE_BYTES, most)):
                         files = _replace(store, chunk, on_batch, store.name_of(log) if is_file else "")
                         made |= dict.fromkeys(files, store.name_of(log))
         except OSError as error:

@@ -285,6 +285,11 @@ class Store:
         return found
 
     @property
+    def max_bytes(self) -> int | None:
+        """The size above which `sweep` deletes the oldest rows, if there is one."""
+        return self._retention.max_bytes
+
+    @property
     def commits(self) -> int:
         """How many groups of appends were stored since the store was opened."""
         return self._writer.commits

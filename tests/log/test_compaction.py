@@ -200,6 +200,23 @@ def test_a_file_that_is_read_is_not_deleted(tmp_path: Path) -> None:
         assert store.sweep() == 1 and not found.files[0].exists()
 
 
+def test_retention_after_a_compaction_takes_the_oldest_rows_of_each_log(tmp_path: Path) -> None:
+    with Store(tmp_path, sync_ms=0, retention=Retention(max_bytes=1_000_000)) as store:
+        logs = [store.open(name) for name in ("a", "b", "c")]
+
+        def append(times: int) -> None:
+            for _ in range(times):
+                for log in logs:
+                    log.append(rows_of([(n, bytes(500)) for n in range(10)])).result()
+
+        append(55)
+        compact(store, file_bytes=10**9, least=1)
+        assert store.sweep() == 0
+        append(15)
+        assert store.sweep() > 0
+        assert min(log.statistics().rows for log in logs) > 450
+
+
 def with_files(folder: Path, first: int) -> None:
     with Store(folder, sync_ms=0) as store:
         store.open("a").append(batch_of("a", first, 10)).result()
