@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from fastflight.errors import SequenceConflict, StorageError
+from fastflight.gap import Gap, Why
 from fastflight.log import Range, Store, StoreReader, compact
 from tests.log.disks import FailingDisk
 from tests.log.rows import batch_of, checked, clear, missing, numbers, time_of
@@ -26,8 +27,10 @@ class LogMachine(RuleBasedStateMachine):
     def begin(self) -> None:
         self.folder = Path(tempfile.mkdtemp())
         self.failing = False
-        # name: the rows that are kept, the first one that was not deleted, the next number
+        # name: the rows that are kept, those before which the line was lost, the first one that was not deleted, the
+        # next number
         self.rows: dict[str, set[int]] = {}
+        self.cuts: dict[str, set[int]] = {}
         self.first: dict[str, int] = {}
         self.following: dict[str, int] = {}
         self._open()
@@ -37,12 +40,16 @@ class LogMachine(RuleBasedStateMachine):
         self.store = Store(self.folder, sync_ms=0, disk=disk)
         self.reader = StoreReader(self.folder)
 
-    @rule(name=NAMES, rows=st.integers(1, 6), skip=st.sampled_from([0, 0, 0, 3]))
-    def append(self, name: str, rows: int, skip: int) -> None:
+    @rule(name=NAMES, rows=st.integers(1, 6), skip=st.sampled_from([0, 0, 0, 3]), is_cut=st.booleans())
+    def append(self, name: str, rows: int, skip: int, is_cut: bool) -> None:
         log = self.store.open(name)
         following = self.following.get(name, 0)
         assert log.next_seq == following
-        log.append(batch_of(name, following + skip, rows), expected=following, first=following + skip).result()
+        # How much was printed meanwhile is not known, so the gap has no numbers.
+        gap = Gap(0, -1, Why.LINE_LOST) if is_cut and not skip else None
+        batch = batch_of(name, following + skip, rows)
+        log.append(batch, expected=following, first=following + skip, gap=gap).result()
+        self.cuts.setdefault(name, set()).update([following] if gap else [])
         self.rows.setdefault(name, set()).update(range(following + skip, following + skip + rows))
         self.following[name] = following + skip + rows
 
@@ -97,7 +104,9 @@ class LogMachine(RuleBasedStateMachine):
             log = self.store.log(name)
             items = list(checked(name, log.read()))
             assert numbers(items) == {seq for seq in rows if seq >= first}
-            assert all(reason == "not read in time" for *_, reason in missing(items))
+            cuts = {number for number, _, reason in missing(items) if reason == Why.LINE_LOST}
+            assert cuts == {number for number in self.cuts[name] if number > first or first == 0}
+            assert {reason for *_, reason in missing(items)} <= {"not read in time", Why.LINE_LOST}
             statistics = log.statistics()
             assert (statistics.first_seq, statistics.next_seq) == (first, self.following[name])
             assert statistics.rows == len(numbers(items))
