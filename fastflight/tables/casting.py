@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -28,6 +29,7 @@ def is_text(type_: pa.DataType) -> bool:
     return bool(pa.types.is_string(type_) or pa.types.is_large_string(type_))
 
 
+@cache  # each live session with a schema asks
 def is_castable(type_: pa.DataType) -> bool:
     """Whether text can be cast to this type."""
     if pa.types.is_null(type_):

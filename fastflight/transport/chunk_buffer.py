@@ -203,7 +203,13 @@ class ChunkBuffer:
             if not items and not self._closed and wake is not None:
                 self._wait_for([*self._waiting, (self._fed + 1, wake)])
             is_end = start == self._next
-            found = items, start, self._fed if is_end else self._fed_before(start - kept), self._closed and is_end
+            if is_end:
+                fed = self._fed
+            elif fed is None or isinstance(items[0], Gap):
+                fed = self._fed_before(start - kept)
+            else:
+                fed += sum([len(chunk.data) + CHUNK_BYTES for chunk in items if isinstance(chunk, Chunk)])
+            found = items, start, fed, self._closed and is_end
         if not items:
             self.collect()  # what was held back after the first time has met no callback
         return found
