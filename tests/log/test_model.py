@@ -73,6 +73,8 @@ class LogMachine(RuleBasedStateMachine):
             clear(self.store, name, before)
             first = self.store.log(name).first
             assert self.first.get(name, 0) <= first <= max(before, self.first.get(name, 0))
+            if first > self.first.get(name, 0):
+                self.cuts[name] = {number for number in self.cuts[name] if number > first}
             self.first[name] = first
 
     @rule(file_bytes=st.sampled_from([0, 1 << 20]))
@@ -105,7 +107,7 @@ class LogMachine(RuleBasedStateMachine):
             items = list(checked(name, log.read()))
             assert numbers(items) == {seq for seq in rows if seq >= first}
             cuts = {number for number, _, reason in missing(items) if reason == Why.LINE_LOST}
-            assert cuts == {number for number in self.cuts[name] if number > first or first == 0}
+            assert cuts == self.cuts[name]
             assert {reason for *_, reason in missing(items)} <= {"not read in time", Why.LINE_LOST}
             statistics = log.statistics()
             assert (statistics.first_seq, statistics.next_seq) == (first, self.following[name])
