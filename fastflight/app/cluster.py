@@ -129,9 +129,12 @@ class ClusterMember:
         return owner.location
 
     def locations(self, device: str) -> list[str]:
-        """The addresses of all servers, the owner's first."""
+        """The addresses of all servers, the owner's first; no address if no living server has the device."""
+        servers = self._ownership.members().values()
+        if not any(device in each.devices for each in (self._ownership.profile, *servers)):
+            return []
         owner = self._ownership.owner(device)
-        others = [profile.location for profile in self._ownership.members().values()]
+        others = [profile.location for profile in servers]
         return list(dict.fromkeys([*([owner.location] if owner else []), *others]))
 
     def first_seq(self, device: str) -> int:

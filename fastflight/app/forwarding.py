@@ -51,7 +51,8 @@ OWN_FLIGHTS = "cluster.flights"
 MAX_ASKED = 1000
 # How long a listing of flights may take: longer than a server takes at most for the files of its devices.
 FLIGHTS_SECONDS = LISTING_TOTAL_SECONDS + LISTING_SECONDS
-# The listing of another server's device is used for the sources of one list_flights call, which run one after another.
+# The listing of another server's device is used for the sources of one list_flights call, which run one after another:
+# for so long, or as long as it took.
 FRESH_SECONDS = 2.0
 
 
@@ -82,6 +83,7 @@ class Forwarding:
         self.routes = Routes(inventory, owners, credentials)
         self._owners = owners
         self._catalog = catalog
+        # The flights of other servers' devices, each with the time until which they are used.
         self._listed: dict[str, tuple[float, list[tuple[Any, Estimate]]]] = {}
         # The sources of this server's own devices.
         self._sources: list[DataSource[Any]] = []
@@ -144,7 +146,7 @@ class Forwarding:
         now = time.monotonic()
         by_server: dict[str | None, list[str]] = {}
         for name in devices:
-            if now - self._listed.get(name, (0.0, []))[0] > FRESH_SECONDS:
+            if now > self._listed.get(name, (0.0, []))[0]:
                 by_server.setdefault(self._owners.location(name), []).append(name)
         asked = [
             (location, names[start : start + MAX_ASKED])
@@ -155,7 +157,9 @@ class Forwarding:
 
         def flights() -> Iterator[tuple[Any, Estimate]]:
             for found in answers:
-                self._listed.update((name, (time.monotonic(), flights)) for name, flights in found.items())
+                listed = time.monotonic()
+                until = listed + max(FRESH_SECONDS, listed - now)
+                self._listed.update((name, (until, flights)) for name, flights in found.items())
             for name in devices:
                 yield from self._listed[name][1]
 
@@ -182,9 +186,8 @@ class Forwarding:
         # The part of a fleet that is one device has its name as the glob.
         device = request.devices if isinstance(request, FleetFile) else request.belongs_to
         # Last this server again: some clients reach it alone, or may send their token to no other host.
-        if device is None or not self._owners.has(device):
-            return []
-        return [*self._owners.locations(device), REUSE]
+        locations = [] if device is None else self._owners.locations(device)
+        return [*locations, REUSE] if locations else []
 
 
 def _in_parallel(ask: Callable[[A], T], each: Iterable[A]) -> Iterator[T]:

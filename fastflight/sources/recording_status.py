@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
 
@@ -44,6 +44,9 @@ class RecordingStatus:
     newest_gap: dict[str, Any] | None = None
 
 
+_FIELDS = [field.name for field in fields(RecordingStatus)]
+
+
 def rows_of(extents: Iterable[Extent]) -> int:
     """Return how many rows are in `extents`."""
     return sum(each.rows for each in extents)
@@ -70,8 +73,8 @@ def status_of(name: str, statistics: LogStatistics, recorder: Recorder | None = 
 
 def as_result(status: RecordingStatus) -> Mapping[str, Any]:
     """Return a status as the actions on recordings do."""
-    times = {
-        key: None if value is None else value.isoformat()
-        for key, value in (("first_time", status.first_time), ("last_time", status.last_time))
-    }
-    return {**asdict(status), **times}
+    # `dataclasses.asdict` copies each value: with thousands of recordings that is half of the time of a listing.
+    values = {name: getattr(status, name) for name in _FIELDS}
+    for key in ("first_time", "last_time"):
+        values[key] = values[key] and values[key].isoformat()
+    return values
