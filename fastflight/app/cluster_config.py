@@ -58,7 +58,7 @@ def cluster_settings(
 ) -> ClusterSettings:
     """Return the settings for `--cluster URL`. `RequestError` names the option or key that is wrong.
 
-    `file` has the values of `VARIABLES`. `devices` are all of this server, also those that are not in the file.
+    `file` has the values of `VARIABLES`. `devices` are all devices of this server, with those that only options name.
     """
     own = urlsplit(listening)
     name = name or f"{socket.gethostname().partition('.')[0]}-{own.port}"

@@ -223,7 +223,7 @@ class Shard:
                 self.loop.run_forever()
 
     async def _end_tasks(self) -> None:
-        """Cancel all tasks, and wait for them; also those that begin meanwhile, as for a port that was being opened."""
+        """Cancel all tasks and wait for them. A port that is being opened starts one meanwhile: cancel it, too."""
         deadline = self.loop.time() + self._grace
         cancelled: set[asyncio.Task[Any]] = set()
         while (rest := deadline - self.loop.time()) > 0:

@@ -176,8 +176,12 @@ def runs_of(body: pa.RecordBatch, breaks: Iterable[tuple[int, int]] = ()) -> lis
     logs, numbers = body.column(0).to_numpy(), body.column(1).to_numpy()
     begins = np.diff(numbers, prepend=-1) != 1
     begins |= np.diff(logs, prepend=-1) != 0
+    # A line that is lost again and again has as many breaks as rows.
+    by_log: dict[int, list[int]] = {}
     for log, number in breaks:
-        begins |= (logs == log) & (numbers == number)
+        by_log.setdefault(log, []).append(number)
+    for log, firsts in by_log.items():
+        begins |= (logs == log) & np.isin(numbers, firsts)
     ends = [*np.flatnonzero(begins).tolist(), len(numbers)]
     return [
         (int(logs[start]), start, int(numbers[start]), stop - start)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from fastflight.tables.codec import Layout
 
 TEXT = pa.string()
+# Clients name the types, and there is no end of them: time zones, digits of decimals, lists of lists.
+MAX_KEPT_TYPES = 256
 _DAY_ONE = "1970-01-01T"
 
 
@@ -29,7 +31,7 @@ def is_text(type_: pa.DataType) -> bool:
     return bool(pa.types.is_string(type_) or pa.types.is_large_string(type_))
 
 
-@cache  # each live session with a schema asks
+@lru_cache(MAX_KEPT_TYPES)  # each live session with a schema asks
 def is_castable(type_: pa.DataType) -> bool:
     """Whether text can be cast to this type."""
     if pa.types.is_null(type_):
