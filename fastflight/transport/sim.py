@@ -64,14 +64,17 @@ class SimAddress:
     async def aopen(self, timeout: float) -> SocketPort:
         stream, child = await off_loop(self._start, timeout, discard=_abandon)
         baud = int(dict(self.options).get("baud", 0))
-        loop = asyncio.get_running_loop()
+        port = SocketPort(self.url, lambda: _end(child), bytes_per_second=baud / BITS_PER_BYTE or None)
+
+        async def connect() -> None:
+            await asyncio.get_running_loop().create_connection(lambda: port, sock=stream)
+
         try:
-            _, port = await loop.create_connection(
-                lambda: SocketPort(self.url, lambda: _end(child), bytes_per_second=baud / BITS_PER_BYTE or None),
-                sock=stream,
-            )
-        except BaseException:
-            await unbroken(off_loop(_abandon, (stream, child)))
+            # Not cancelled: some versions of uvloop then close the descriptor of the socket without its knowledge. The
+            # socket would close it again, when it may already belong to another connection.
+            await unbroken(connect())
+        except asyncio.CancelledError:
+            await unbroken(port.aclose())
             raise
         return port
 

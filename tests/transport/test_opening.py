@@ -8,15 +8,18 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from fastflight.concurrency.shard import LOOPS
 from fastflight.errors import TransportClosed, TransportError, TransportTimeout
 from fastflight.transport import parse_url
 from fastflight.transport.child import ChildPort
 from fastflight.transport.sim import SimAddress
+from fastflight.transport.socket import SocketPort
 from tests.support.ports import open_port
 from tests.support.waiting import until
 from tests.transport.port_reading import PATIENCE, read_until
@@ -207,3 +210,27 @@ def test_a_board_that_is_no_longer_wanted_while_it_starts_leaves_nothing() -> No
             opening.result().close()
     with pytest.raises(TransportClosed):
         open_port(address, PATIENCE)
+
+
+@pytest.mark.parametrize("new_loop", LOOPS.values(), ids=LOOPS)
+def test_a_simulated_board_whose_opening_is_cancelled_ends(
+    monkeypatch: pytest.MonkeyPatch, new_loop: Callable[[], asyncio.AbstractEventLoop]
+) -> None:
+    """Not with an error about its socket: the caller would take that for a lost line, and open the board again."""
+    ports: list[SocketPort] = []
+
+    class CancelledMeanwhile(SocketPort):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            super().connection_made(transport)
+            ports.append(self)
+            opening.cancel()
+
+    monkeypatch.setattr("fastflight.transport.sim.SocketPort", CancelledMeanwhile)
+    address = SimAddress("sim:?telemetry=0")
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        opening = runner.get_loop().create_task(address.aopen(PATIENCE))
+        with pytest.raises(asyncio.CancelledError):
+            runner.run(asyncio.wait_for(opening, PATIENCE))
+    [port] = ports
+    assert port._keeper is not None and port._keeper.done()
+    address.dispose()
