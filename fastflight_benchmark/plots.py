@@ -111,6 +111,10 @@ def difference(sync: Row, other: Row) -> tuple[float, float]:
     return 100 * (fmean(other.known) / mean - 1), 100 * spread / mean
 
 
+def _signed(percent: float) -> str:
+    return f"{percent:+.0f}" if round(percent) else "0"
+
+
 def heatmap(cells: Mapping[tuple[int, int], Mapping[str, Row]], delay: int, description: Mapping[str, Any]) -> Figure:
     """Draw async against sync at one delay: rows are clients at once, columns are rows in a batch."""
     clients = sorted({cell[0] for cell in cells})
@@ -123,7 +127,7 @@ def heatmap(cells: Mapping[tuple[int, int], Mapping[str, Row]], delay: int, desc
         face = MUTED if is_muted else colours(norm(gain))
         axes.add_patch(Rectangle((x, y), 1, 1, facecolor=face, edgecolor="white", lw=2))
         ink = MUTED_TEXT if is_muted else "white" if abs(gain) > DARK * SCALE else "black"
-        axes.text(x + 0.5, y + 0.44, f"{gain:+.0f}", color=ink, ha="center", va="center", fontsize=20)
+        axes.text(x + 0.5, y + 0.44, _signed(gain), color=ink, ha="center", va="center", fontsize=20)
         if spread:
             axes.text(x + 0.5, y + 0.82, f"± {spread:.0f}", color=ink, ha="center", va="center", fontsize=8)
     axes.set_xlim(0, len(sizes))
@@ -135,7 +139,8 @@ def heatmap(cells: Mapping[tuple[int, int], Mapping[str, Row]], delay: int, desc
         side.set_visible(False)
     axes.set_xlabel("rows in a batch", fontsize=12)
     axes.set_ylabel("clients at once", fontsize=12)
-    bar = figure.colorbar(ScalarMappable(norm, colours), ax=axes, extend="both", pad=0.03, format="%+g")
+    bar = figure.colorbar(ScalarMappable(norm, colours), ax=axes, extend="both", pad=0.03)
+    bar.ax.yaxis.set_major_formatter(lambda percent, _: _signed(percent))
     bar.outline.set_visible(False)
     pace = f"{delay} µs for a row" if delay else "no delay"
     axes.set_title(f"async to sync, % of throughput, {pace}", loc="left", fontsize=14)
