@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, PrivateAttr
+from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr
 
 from fastflight.service.choices import (
     MAX_FILES,
@@ -137,7 +138,7 @@ def _known_encoding(name: str) -> str:
     try:
         codecs.lookup(name)
     except LookupError:
-        raise ValueError("not a name of an encoding that Python knows, such as cp1252 or utf-16") from None
+        raise ValueError("Not a name of an encoding that Python knows, such as cp1252 or utf-16") from None
     return name
 
 
@@ -370,6 +371,19 @@ class DeviceSession(Request):
     requests: bool = False
 
 
+def _iso_8601(value: object) -> object:
+    # pydantic takes text of digits for a number of seconds since 1970, so "2026" would be in the first hour of 1970.
+    if not isinstance(value, str):
+        return value
+    try:
+        return datetime.fromisoformat(value)
+    except ValueError:
+        raise ValueError("Not a time in ISO 8601, such as 2026-03-01T12:00:00Z") from None
+
+
+Time = Annotated[AwareDatetime, BeforeValidator(_iso_8601)]
+
+
 class Recording(Request):
     """Reads the recorded traffic of a device, all of it or a range.
 
@@ -387,8 +401,8 @@ class Recording(Request):
     name: DeviceName
     from_seq: Annotated[int | None, Field(ge=0, le=MAX_SEQ)] = None
     to_seq: Annotated[int | None, Field(ge=0, le=MAX_SEQ)] = None
-    from_time: AwareDatetime | None = None
-    to_time: AwareDatetime | None = None
+    from_time: Time | None = None
+    to_time: Time | None = None
     since_seconds: Annotated[float | None, Field(ge=0, le=MAX_SECONDS)] = None
     as_: Annotated[RecordedAs | None, Field(alias="as")] = None
     format: SessionFormat = "bytes"

@@ -119,7 +119,7 @@ def _refusal(error: ValidationError | RecursionError) -> RequestError:
         return RequestError("unknown key", where=where)
     allowed = _allowed(first.get("ctx", {}).get("expected", ""))
     value = first["input"]
-    hint = nearest(value, allowed) if allowed and isinstance(value, str) else first["msg"]
+    hint = nearest(value, allowed) if allowed and isinstance(value, str) else first["msg"].removeprefix("Value error, ")
     return RequestError(f"{format_value(value)} is not allowed", where=where, hint=hint)
 
 

@@ -161,6 +161,7 @@ def test_it_is_listed_with_its_rows(told: BoardServer) -> None:
         ),
         ({"from_time": "2026-01-02T00:00:00"}, "from_time"),
         ({"from_time": "yesterday"}, "from_time"),
+        ({"from_time": "2026"}, 'from_time: "2026" is not allowed. Not a time in ISO 8601'),
         ({"format": "csv"}, "csv needs a schema"),
         ({"schema": {"a": "int64"}}, "the columns of bytes are fixed"),
         ({"form": "csv"}, "Did you mean 'format'"),
