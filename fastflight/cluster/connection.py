@@ -93,7 +93,15 @@ class NatsAddress:
         return ",".join(self.servers)
 
 
-class _TlsClient(Client):
+class _Client(Client):
+    async def _close(self, status: int, do_cbs: bool = True) -> None:
+        # nats-py 2.17 sends what is waiting though the connection has been reset, which uvloop refuses. Nobody awaits
+        # the task in which that happens: asyncio would write its traceback to the log.
+        with contextlib.suppress(RuntimeError):
+            await super()._close(status, do_cbs)
+
+
+class _TlsClient(_Client):
     """Sends nothing to a server that does not ask for TLS. nats-py would send the password, whatever the URL says."""
 
     def _connect_command(self) -> bytes:
@@ -200,7 +208,7 @@ class ClusterConnection:
 
     async def _connect(self) -> tuple[Client, asyncio.Event]:
         """Connect once, and check the server. Return the client, and an event that is set when it has closed."""
-        client, closed = Client() if self._address.tls is None else _TlsClient(), asyncio.Event()
+        client, closed = _Client() if self._address.tls is None else _TlsClient(), asyncio.Event()
         address, failures = self._address, list[Exception]()
 
         async def note_failure(error: Exception) -> None:
@@ -264,16 +272,10 @@ class ClusterConnection:
 
 
 async def _until_closed(client: Client, closed: asyncio.Event) -> None:
-    """Wait until the client is closed, which sets `closed`, but for a defect of nats-py 2.17.
-
-    If the connection is reset while data waits to be sent, it fails to send that when it closes, and tells nobody.
-    """
-    reading = client._reading_task
+    """Wait until the client is closed, which sets `closed` unless closing it failed."""
     while not client.is_closed:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(closed.wait(), CLOSED_SECONDS)
-    if reading is not None and reading.done() and not reading.cancelled():
-        reading.exception()  # or asyncio logs it
 
 
 def replicas_for(servers: int) -> int:
