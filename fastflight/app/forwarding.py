@@ -16,6 +16,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
@@ -199,8 +200,14 @@ def _in_parallel(ask: Callable[[A], T], each: Iterable[A]) -> Iterator[T]:
 
 
 def _estimate(result: Result) -> Estimate:
-    schema = None if result["schema"] is None else pa.ipc.read_schema(pa.py_buffer(b64decode(result["schema"])))
+    schema = None if result["schema"] is None else _schema(result["schema"])
     return Estimate(schema, result["rows"], result["bytes"], note=result["note"])
+
+
+# Most flights of thousands of devices have one of two schemas.
+@lru_cache(16)
+def _schema(encoded: str) -> pa.Schema:
+    return pa.ipc.read_schema(pa.py_buffer(b64decode(encoded)))
 
 
 def _unreachable(device: str, trouble: str) -> list[tuple[Any, Estimate]]:

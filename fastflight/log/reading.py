@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import json
 import threading
 from collections import OrderedDict
 from collections.abc import Generator, Iterable, Iterator
@@ -54,10 +53,11 @@ order by first desc, rows desc limit 1
 """
 _EXTENTS = """
 select min(max(first, :low)), max(min(first + rows, :high)) - 1, sum(min(first + rows, :high) - max(first, :low)),
-    sum(bytes), min(first_time)
-from entries where log = :log and why = '' and first < :high and first + rows > :low
+    sum(entries.bytes), min(first_time)
+from entries left join bodies on bodies.id = entries.body and file is not null
+where entries.log = :log and why = '' and first < :high and first + rows > :low
     and first_time < :stop and last_time >= :start
-group by case when body in (select value from json_each(:files)) then body else 0 end order by 1
+group by bodies.id order by 1
 """
 # To which time a log is complete, and why it does not go on.
 _END = """
@@ -177,7 +177,6 @@ class LogReader:
             "high": following if wanted.until_seq is None else min(following, wanted.until_seq + 1),
             "start": BEGINNING if wanted.from_time is None else wanted.from_time,
             "stop": END_OF_TIME if wanted.until_time is None else wanted.until_time,
-            "files": json.dumps([*self._files()]),
         }
         return [Extent(*row) for row in self._content.database.rows(_EXTENTS, asked)]
 

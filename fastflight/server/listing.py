@@ -64,9 +64,9 @@ def name(request: Request) -> str:
     A device's session is `demo/device.session`, its recording `demo/recording`, and a file of the fleet
     `fleet.file/readings.csv`.
     """
-    device, path = getattr(request, "device", None), getattr(request, "path", None)
     if isinstance(request, Recording):
-        device = request.name
+        return f"{request.name}/{request.type}"
+    device, path = getattr(request, "device", None), getattr(request, "path", None)
     if path is None:
         return request.type if device is None else f"{device}/{request.type}"
     return f"{device or request.type}/{path.lstrip('/')}"

@@ -103,9 +103,11 @@ class DeviceSessions(BoardSource[DeviceSession]):
 
     def requests(self, takes: Takes) -> Iterator[tuple[DeviceSession, Estimate]]:
         """Yield a request for the session of every device, from now on."""
+        known = None
         for name in filter(takes, self._inventory.names()):
             request = DeviceSession(device=name)
-            yield request, Estimate(SessionRows(request).schema)  # also if the device was removed meanwhile
+            known = known or Estimate(SessionRows(request).schema)
+            yield request, known  # also if the device was removed meanwhile
 
 
 async def _begin(following: Following, batches: AsyncGenerator[Batches, None]) -> Reading:

@@ -35,7 +35,9 @@ class GrowingRecording:
 
     def statistics(self) -> LogStatistics:
         """As `Log.statistics`."""
-        gap, found = self._missing(), self._log.statistics()
+        gap = self._open_gap()
+        found = self._log.statistics()
+        gap = None if gap is None else _placed(gap, found)
         if gap is None or found.next_seq > gap.first:
             return found
         return replace(found, lost=found.lost + (gap.rows or 0), gaps=found.gaps + 1, newest_gap=gap)
@@ -55,12 +57,14 @@ class GrowingRecording:
     def _missing(self) -> Gap | None:
         """Return the gap. Nothing is missing before the first row. Call this before the log is read."""
         gap = self._open_gap()
-        if gap is None:
-            return None
-        stored = self._log.statistics()
-        if stored.last_time is None or gap.from_time is not None:
-            return gap if stored.next_seq else None
-        return replace(gap, from_time=moment(stored.last_time))
+        return None if gap is None else _placed(gap, self._log.statistics())
+
+
+def _placed(gap: Gap, stored: LogStatistics) -> Gap | None:
+    """Return an open gap with the time from which on something is missing; None if nothing is stored before it."""
+    if stored.last_time is None or gap.from_time is not None:
+        return gap if stored.next_seq else None
+    return replace(gap, from_time=moment(stored.last_time))
 
 
 def _is_wanted(gap: Gap, wanted: Range) -> bool:

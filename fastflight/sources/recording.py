@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
@@ -66,6 +66,13 @@ class ReadableStore(Protocol):
     def log(self, name: str) -> Readable: ...
 
 
+@dataclass(frozen=True, slots=True)
+class StoredRowsEstimate(Estimate):
+    """An estimate of rows that are stored, and where they are: what divides them into parts."""
+
+    extents: Sequence[Extent] = field(default=(), compare=False)
+
+
 # Returns the parser of the typed rows of a recording.
 Parsers = Callable[[str], tuple[LineParser, int | None]]
 
@@ -94,9 +101,7 @@ class RecordingSource(TwoModeSource[Recording]):
 
         It is known if each row is a chunk (`bytes`), and the range is not given in times.
         """
-        return self._describe(request, self._store.log(request.name))
-
-    def _describe(self, request: Recording, log: Readable) -> Estimate:
+        log = self._store.log(request.name)
         parser, _ = self._parser(request)
         schema = _rows_of(request, parser).schema
         extents = log.extents(range_of(request))
@@ -107,24 +112,31 @@ class RecordingSource(TwoModeSource[Recording]):
             or request.to_time
             or request.since_seconds is not None
         ):
-            return Estimate(schema)
+            return StoredRowsEstimate(schema, extents=extents)
         rows = sum(extent.rows for extent in extents)
-        return Estimate(schema, rows if request.limit_rows is None else min(rows, request.limit_rows))
+        if request.limit_rows is not None:
+            rows = min(rows, request.limit_rows)
+        return StoredRowsEstimate(schema, rows, extents=extents)
 
     def requests(self, takes: Takes) -> Iterator[tuple[Recording, Estimate]]:
         """Yield a request for each whole recording. None if they are in NATS, and it cannot be used at the moment."""
+        schema = None
         try:
             for name in filter(takes, self._store.names()):
                 request = Recording(name=name)
-                yield request, self._describe(request, self._listed(name))
+                schema = schema or _rows_of(request, None).schema
+                extents = self._listed(name).extents()
+                yield request, StoredRowsEstimate(schema, sum(extent.rows for extent in extents), extents=extents)
         except TransportError as error:  # what else there is can still be listed
             log.warning("recordings cannot be listed", reason=str(error))
 
     def parts(self, request: Recording, known: Estimate) -> Parts[Recording]:
         """Divide `request` into requests for parts of about `PART_BYTES` that are stored together, in order.
 
-        Only `bytes` can be divided: in the other formats a line may continue from one part to the next.
+        Only `bytes` can be divided: in the other formats a line may continue from one part to the next. `known` is what
+        `describe` or `requests` has returned.
         """
+        assert isinstance(known, StoredRowsEstimate)
         whole = Parts([Part(request)])
         if (
             request.as_ is not None
@@ -135,8 +147,7 @@ class RecordingSource(TwoModeSource[Recording]):
             return whole
         ends: list[int] = []
         size = 0
-        # It was just described, or listed.
-        for extent in self._listed(request.name).extents(range_of(request)):
+        for extent in known.extents:
             size += extent.bytes
             if size >= PART_BYTES:
                 ends.append(extent.last)

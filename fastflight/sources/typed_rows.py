@@ -31,14 +31,14 @@ from fastflight.sources.session_lines import LineSplitter, SessionLine
 from fastflight.sources.session_rows import CUT, parse_lines, schema_of_lines
 from fastflight.sources.typed_parts import PartFolder, TypedPart
 from fastflight.tables import LineParser
-from fastflight.tables.recognition import Recognised, in_blocks, recognise
+from fastflight.tables.recognition import Recognised, in_blocks, recognise, recognise_format
 
 # The folder of typed rows, in that of the recordings.
 FOLDER = "rows"
 # The first lines, by which a layout is recognised. It is stored if they have at least so many bytes.
 SAMPLE_BYTES, LEAST_SAMPLE_BYTES = 64 * 1024, 4 * 1024
 # A list of thousands of recordings looks at so many chunks of each, if they show a table.
-LISTED_CHUNKS = 16
+LISTED_CHUNKS = 8
 # How often a reading that waits for another one checks whether its client is still there.
 LOOK_SECONDS = 0.2
 Layout: TypeAlias = RowLayout | Recognised
@@ -173,7 +173,7 @@ class TypedRows:
                 if self._known(name) is None:
                     log = self._listed(name)
                     few = _first_lines(log, Range(until_seq=log.statistics().first_seq + LISTED_CHUNKS))
-                    if recognise(_whole(few)) is None:
+                    if recognise_format(_whole(few)) is None:
                         self._layout(name, log)
                 self._tables.add(name)
         return name in self._tables

@@ -97,13 +97,19 @@ _DIALECT = ("delimiter", "quote", "decimal", "comment", "trim", "names", "narrow
 
 def recognise(lines: Sequence[bytes]) -> Recognised | None:
     """Return how whole lines are read, the first ones that a device has printed; None if they are no table."""
+    found = recognise_format(lines)
+    return None if found is None else found.learn(lines)
+
+
+def recognise_format(lines: Sequence[bytes]) -> Recognised | None:
+    """As `recognise`, without the kinds of the columns, which take longer than the rest."""
     texts = [bare for line in lines if (bare := line.strip(b"\r\n")).strip()]
     parsed = [parse_object(line.strip()) for line in texts]
     objects = [each[0] for each in parsed if not isinstance(each, str)]
     if _are_most(len(objects), texts):
         names = dict.fromkeys(name for each in objects for name in each)
         valued = [name for name in names if _are_values([each[name] for each in objects if name in each])]
-        return Recognised("jsonl", valued=tuple(valued)).learn(lines)
+        return Recognised("jsonl", valued=tuple(valued))
     try:
         dialect = sniff(b"".join(line + b"\n" for line in texts), TextOptions())
     except DataError:
@@ -115,7 +121,7 @@ def recognise(lines: Sequence[bytes]) -> Recognised | None:
     if not valued or (dialect.delimiter == " " and len(valued) < len(dialect.names)):
         return None
     found = Recognised("csv", dialect, tuple(valued))
-    return found.learn(lines) if _are_most(sum(map(found._is_row, texts)), texts) else None
+    return found if _are_most(sum(map(found._is_row, texts)), texts) else None
 
 
 @lru_cache(16)
