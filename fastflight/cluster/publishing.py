@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
+from operator import attrgetter
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -41,6 +43,7 @@ RETRY_SECONDS = 1.0
 STEP_BYTES = 1024 * 1024
 # A message may have 1 MB in NATS as it comes, headers included.
 MAX_MESSAGE_BYTES = 1_000_000
+_first = attrgetter("first")
 
 
 class Step(NamedTuple):
@@ -191,12 +194,13 @@ class Publisher:
         runs = [
             self._with_gap(part, part.first if part.first > run.first else before, gaps.get(number, []))
             for number, _, run, before in found
-            for part in _divided(run, gaps.get(number, []))
+            for part in _divided(run, _in_range(gaps.get(number, []), run.first + 1, run.next))
         ]
         return pa.RecordBatch.from_arrays(new.columns[2:], schema=LOG_SCHEMA), runs
 
     def _with_gap(self, run: Run, before: int, gaps: Sequence[Gap]) -> Run:
         """Return a run with what is missing since the number `before`, of the `gaps` that the buffer has of the log."""
+        gaps = _in_range(gaps, before, run.first + 1)
         if before == run.first and not gaps:
             return run
         kept = self._buffer.log(run.device).first
@@ -204,7 +208,7 @@ class Publisher:
         paused_until = 0 if before else min(kept, run.first)
         gap: Gap | None = None
         for each in gaps:
-            if before <= each.first and each.last < run.first:
+            if each.last < run.first:
                 if each.why == Why.UNUSED:
                     if each.first <= max(before, paused_until):
                         paused_until = max(paused_until, each.last + 1)
@@ -216,9 +220,16 @@ class Publisher:
         return run._replace(paused_until=paused_until, gap=gap)
 
 
+def _in_range(gaps: Sequence[Gap], low: int, high: int) -> Sequence[Gap]:
+    """Return those of `gaps`, which are in order, that begin from the number `low` on and before `high`."""
+    # A line that is lost again and again has as many gaps as rows: not all of them are looked at for each row.
+    start = bisect_left(gaps, low, key=_first)
+    return gaps[start : bisect_left(gaps, high, start, key=_first)]
+
+
 def _divided(run: Run, gaps: Sequence[Gap]) -> list[Run]:
-    """Divide a run where something without a number is missing."""
-    ends = [run.first, *(gap.first for gap in gaps if gap.rows is None and run.first < gap.first < run.next), run.next]
+    """Divide a run where something without a number is missing: `gaps` are those within it."""
+    ends = [run.first, *(gap.first for gap in gaps if gap.rows is None), run.next]
     return [run.part(start - run.first, stop - start) for start, stop in pairwise(ends)]
 
 

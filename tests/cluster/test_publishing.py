@@ -219,6 +219,32 @@ def test_a_gap_without_numbers_within_one_message_is_handed_over(
         assert missing(checked("a", recording.read())) == [(10, 9, "line lost")]
 
 
+def test_many_gaps_in_one_message_are_handed_over_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before each row rows are lost with and without numbers, a pause, both, or nothing is missing."""
+    choose = random.Random(42)
+    with Store(tmp_path / "buffer") as buffer, Store(tmp_path / "copy", sync_ms=0) as store:
+        copy = FleetCopy(store)
+        logs = [buffer.open(name) for name in ("a", "b")]
+        for turn in range(300):
+            for log in logs:
+                end = log.next_seq
+                unused, lost = choose.choice([(0, 0), (0, 0), (3, 0), (0, 2), (3, 2)]) if end else (0, 0)
+                first = end + unused + lost
+                gap = Gap(end, first - 1, "line lost") if end and choose.random() < 0.5 else None
+                ticket = log.append(
+                    batch_of(log.name, first, 1 + turn % 2), first=first, paused_until=end + unused, gap=gap
+                )
+        ticket.result()
+        stream = _handed_over(buffer, copy, monkeypatch)
+        assert stream.messages == 1
+        for log in logs:
+            recording = copy.find(log.name)
+            assert recording is not None
+            here, there = list(checked(log.name, log.read())), list(checked(log.name, recording.read()))
+            assert len(missing(here)) > 100
+            assert numbers(there) == numbers(here) and missing(there) == missing(here)
+
+
 def test_what_was_handed_over_before_a_restart_is_not_sent_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
