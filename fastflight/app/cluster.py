@@ -137,6 +137,11 @@ class ClusterMember:
         others = [profile.location for profile in servers]
         return list(dict.fromkeys([*([owner.location] if owner else []), *others]))
 
+    @property
+    def settled_seconds(self) -> float:
+        """For how long no server has taken over or given up a device."""
+        return self._ownership.settled_seconds
+
     def first_seq(self, device: str) -> int:
         """The number with which the traffic of the present owner began."""
         return self._ownership.first_seq(device)

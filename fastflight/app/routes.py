@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from fastflight.client.answers import DEFAULT_TIMEOUT
@@ -24,15 +25,26 @@ if TYPE_CHECKING:
 
 # How long a request waits for a device that is being moved. A dead server's devices are taken over within 6 s.
 MOVING_SECONDS = 8.0
-LOOK_SECONDS = 0.05
+# How long it waits at most while servers still take over devices: of thousands, one may be the last. It is less than a
+# client waits for an answer.
+SETTLING_SECONDS = 40.0
+# How often it looks for the owner: seldom after a while, because thousands of requests may wait.
+LOOK_SECONDS, LAST_LOOK_SECONDS = 0.05, 0.5
 UNOWNED = "no server owns it at the moment"
 
 
 class Routes:
     """The ways from this server, which has the devices of `inventory`, to those that `owners` names."""
 
-    def __init__(self, inventory: Inventory, owners: ClusterMember, credentials: Credentials = NONE) -> None:
+    def __init__(
+        self,
+        inventory: Inventory,
+        owners: ClusterMember,
+        credentials: Credentials = NONE,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.owners = owners
+        self._clock = clock
         self.inventory = inventory
         self._credentials = credentials
         self._lock = threading.Lock()
@@ -70,22 +82,23 @@ class Routes:
     def route(self, device: str) -> ServerConnection | None:
         """Return the connection to the owner; None if the device is here.
 
-        `UnknownName` if no server has it. `BusyError` if nobody owns it for `MOVING_SECONDS`, or nobody can.
+        `UnknownName` if no server has it. `BusyError` if nobody can own it, or nobody does for `MOVING_SECONDS`: for
+        `SETTLING_SECONDS` while servers take over devices.
         """
-        deadline = time.monotonic() + MOVING_SECONDS
-        while (where := self._place(device, deadline)) is None:
-            time.sleep(LOOK_SECONDS)
+        wait = _Wait(self._clock, self.owners)
+        while (where := self._place(device, wait)) is None:
+            time.sleep(wait.next())
         return self.connection(where) if where else None
 
     async def aroute(self, device: str) -> ServerConnection | None:
         """As `route`, on an event loop."""
-        deadline = time.monotonic() + MOVING_SECONDS
+        wait = _Wait(self._clock, self.owners)
         while True:
-            if (where := self._place(device, deadline)) is not None:
+            if (where := self._place(device, wait)) is not None:
                 return self.connection(where) if where else None
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(wait.next())
 
-    def _place(self, device: str, deadline: float) -> str | None:
+    def _place(self, device: str, wait: _Wait) -> str | None:
         """Return where the device is: an address, or empty for here. None while it is being moved."""
         if self.inventory.find(device) is not None:
             return ""
@@ -94,7 +107,7 @@ class Routes:
         if not self.owners.has(device):
             raise UnknownName("no such device", where=device, hint=nearest(device, self.owners.names()))
         why = self.owners.why_gone(device)
-        if why or time.monotonic() >= deadline:
+        if why or wait.is_over:
             moving = "It may be moving to another server: ask again in a few seconds"
             raise BusyError(why or UNOWNED, where=device, hint="See `fastflight cluster status`" if why else moving)
         return None
@@ -119,3 +132,23 @@ class Routes:
     def remote_names(self) -> list[str]:
         """The devices that this server does not have now."""
         return [name for name in self.owners.names() if self.inventory.find(name) is None]
+
+
+class _Wait:
+    """How long a request waits for an owner."""
+
+    def __init__(self, clock: Callable[[], float], owners: ClusterMember) -> None:
+        self._clock = clock
+        self._owners = owners
+        self._began = clock()
+        self._seconds = LOOK_SECONDS
+
+    @property
+    def is_over(self) -> bool:
+        waited = self._clock() - self._began
+        return waited >= SETTLING_SECONDS or min(waited, self._owners.settled_seconds) >= MOVING_SECONDS
+
+    def next(self) -> float:
+        """Return the seconds until the next look."""
+        seconds, self._seconds = self._seconds, min(2 * self._seconds, LAST_LOOK_SECONDS)
+        return seconds

@@ -40,6 +40,8 @@ class Directory:
         self._known_since = math.inf
         # Counts changes of servers, of which the placement of devices depends.
         self.generation = 0
+        # When the entry of a device was last seen to change.
+        self.owners_changed_at = -math.inf
         # In the order in which they changed.
         self._changed: dict[str, None] = {}
 
@@ -77,6 +79,7 @@ class Directory:
             if owner is None or revision > owner.revision:
                 self._devices[name] = device_entry(owner, revision, value, now)
                 self._changed[name] = None
+                self.owners_changed_at = now
         elif kind == LIST:
             self._lists.saw(value or {})
             self.generation += 1

@@ -135,6 +135,11 @@ class Ownership:
         """Return the server that owns the device as far as this server knows; None if there is none."""
         return self.directory.owner(device, self._clock())
 
+    @property
+    def settled_seconds(self) -> float:
+        """For how long the owner of no device has changed, as far as this server knows."""
+        return self._clock() - self.directory.owners_changed_at
+
     def first_seq(self, device: str) -> int:
         """Return the number with which the traffic of the present owner began."""
         entry = self.directory.device(device)

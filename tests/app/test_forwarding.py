@@ -14,10 +14,10 @@ from pyarrow import flight
 
 from fastflight.app.cluster import ClusterMember
 from fastflight.app.forwarded import Forwarded, vetted
-from fastflight.app.routes import Routes
+from fastflight.app.routes import MOVING_SECONDS, SETTLING_SECONDS, UNOWNED, Routes
 from fastflight.client.connection import ServerConnection
 from fastflight.device import Inventory
-from fastflight.errors import DataError, FileMissing, ProtocolError, TransportClosed
+from fastflight.errors import BusyError, DataError, FileMissing, ProtocolError, TransportClosed
 from fastflight.service.requests import DeviceFile, DeviceSession
 from fastflight.service.source import AsyncIncoming
 from tests.support.function_source import FunctionSource
@@ -137,6 +137,46 @@ def test_connections_to_servers_that_have_left_are_closed() -> None:
         with pytest.raises(Exception, match="cancelled"):
             list(stream.pieces())
         assert routes.route("demo") is not connection
+        routes.close()
+
+
+class Settling(AtOneServer):
+    """Nobody owns `demo` until the server has looked `looks` times, and other devices are taken over `until` then."""
+
+    def __init__(self, looks: float, until: float) -> None:
+        super().__init__("grpc://127.0.0.1:1")
+        self._looks, self._until, self.now = looks, until, 0
+
+    def location(self, device: str) -> str:
+        self.now += 1
+        return super().location(device) if self.now > self._looks else ""
+
+    def why_gone(self, device: str) -> str:
+        return ""
+
+    @property
+    def settled_seconds(self) -> float:
+        return max(0.0, self.now - self._until)
+
+
+@pytest.mark.parametrize(
+    ("looks", "until", "gives_up_at"),
+    [(5, 0, None), (20, 15, None), (20, 0, MOVING_SECONDS), (20, 10, 10 + MOVING_SECONDS), (99, 99, SETTLING_SECONDS)],
+)
+def test_a_device_without_an_owner_is_waited_for_while_others_are_taken_over(
+    monkeypatch: pytest.MonkeyPatch, looks: int, until: int, gives_up_at: float | None
+) -> None:
+    """A look takes a second of the clock."""
+    monkeypatch.setattr("fastflight.app.routes.LAST_LOOK_SECONDS", 0.0)
+    with Inventory({}) as inventory:
+        owners = Settling(looks, until)
+        routes = Routes(inventory, cast(ClusterMember, owners), clock=lambda: owners.now)
+        if gives_up_at is None:
+            assert routes.route("demo") is not None
+        else:
+            with pytest.raises(BusyError, match=UNOWNED):
+                routes.route("demo")
+            assert owners.now == gives_up_at
         routes.close()
 
 
