@@ -39,7 +39,7 @@ def typed_rows(
     if recordings is None:
         return TypedRows(log_of, declared)
     typed = TypedRows(log_of, declared, recordings.folder, lambda: recordings.is_open, recordings.listed)
-    recordings.parse = typed.prepare
+    recordings.parse, recordings.look = typed.prepare, typed.has_table
     return typed
 
 

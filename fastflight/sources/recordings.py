@@ -38,7 +38,7 @@ from fastflight.sources.recorder import Recorder
 from fastflight.sources.recording import Readable, ReadableStore
 from fastflight.sources.recording_status import RecordingStatus, rows_of, status_of
 from fastflight.sources.rounds import Rounds
-from fastflight.sources.tidying import Parse, Tidying
+from fastflight.sources.tidying import Look, Parse, Tidying
 from fastflight.transport.chunk_buffer import Chunk
 
 if TYPE_CHECKING:
@@ -139,6 +139,8 @@ class Recordings:
         self._opening = threading.Lock()
         # Parses the lines in new files of a recording. Set it when it is known how lines become rows.
         self.parse: Parse = lambda *_: None
+        # Reads the first lines of a recording, so that a listing need not. Set it as `parse`.
+        self.look: Look = lambda _: None
         self._closing = threading.Event()
         # Until the store is opened: the recordings in the folder, and the next number of each when the server started.
         self._reader: ReadableStore = NoRecordings()
@@ -191,7 +193,9 @@ class Recordings:
         if self._shared is not None:
             self._shared.take(store)
         self._logs = store if self._shared is None else self._shared
-        self._tidy = Tidying(store, self._shared, lambda name, rest: self.parse(name, rest))
+        self._tidy = Tidying(
+            store, self._shared, lambda name, rest: self.parse(name, rest), lambda name: self.look(name)
+        )
         self._beat = threading.Thread(target=self._keep_ends, name="recordings-beat", daemon=True)
         self._store = store
         self._beat.start()

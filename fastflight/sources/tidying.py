@@ -1,6 +1,7 @@
 """A thread that keeps recordings small and ready to read.
 
-It deletes what retention no longer covers, compacts the tail, and has the lines in new Parquet files parsed.
+It deletes what retention no longer covers, compacts the tail, and has the lines in new Parquet files parsed. It has the
+first lines of new recordings read before somebody lists them: of thousands, that takes seconds.
 """
 
 from __future__ import annotations
@@ -28,19 +29,30 @@ TIDY_SECONDS = 60.0
 WORK_SECONDS = 0.005
 REST_PER_WORK = 4.0
 Parse = Callable[[str, Callable[[], object]], object]
+Look = Callable[[str], object]
 
 
 class Tidying:
     """A thread that sweeps and compacts a store every `TIDY_SECONDS`.
 
     With `shared` recordings it sweeps those as well, and compacts their copy: then the store is only a buffer. `parse`
-    is called with the name of each recording that has a new file, and with a function to call now and then.
+    is called with the name of each recording that has a new file, and with a function to call now and then; `look` is
+    called once with the name of each recording.
     """
 
-    def __init__(self, store: Store, shared: SharedRecordings | None = None, parse: Parse = lambda *_: None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        shared: SharedRecordings | None = None,
+        parse: Parse = lambda *_: None,
+        look: Look = lambda _: None,
+    ) -> None:
         self._store = store
         self._shared = shared
         self._parse = parse
+        self._look = look
+        # The logs of the recordings that `look` was called with.
+        self._seen: set[str] = set()
         self._closing = threading.Event()
         # The thread's processor time when it began, or at the end of its last rest.
         self._rested_at = 0.0
@@ -76,8 +88,13 @@ class Tidying:
             if self._shared is not None:
                 swept += self._shared.sweep()
             made = compact(self._kept, self._rest)
-            for name in dict.fromkeys(made.values()):
-                self._parse(name if self._shared is None else self._shared.device_of(name), self._rest)
+            for log_name in dict.fromkeys(made.values()):
+                self._parse(self._recording_of(log_name), self._rest)
+            for log_name in self._kept.names():
+                if log_name not in self._seen:
+                    self._look(self._recording_of(log_name))
+                    self._seen.add(log_name)
+                    self._rest()
         except (Stopped, CancelledError):
             return
         except Exception as error:  # the edge of the thread: what fails now may work in a minute
@@ -88,6 +105,9 @@ class Tidying:
         self._trouble = ""
         if swept or made:
             log.info("recordings tidied", swept=swept, compacted=len(made))
+
+    def _recording_of(self, log_name: str) -> str:
+        return log_name if self._shared is None else self._shared.device_of(log_name)
 
     def _rest(self) -> None:
         """Rest if WORK_SECONDS have been worked since the last rest. `Stopped` once `close` is called."""

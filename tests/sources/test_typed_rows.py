@@ -90,6 +90,19 @@ def test_the_lines_of_a_new_file_are_parsed_when_it_is_made(store: Store, tmp_pa
     assert len(rows(typed)) == 200
 
 
+def test_the_first_lines_of_a_recording_are_read_once_and_before_it_is_listed(store: Store) -> None:
+    for name, text in (("demo", b'{"ms": %d}\n'), ("talk", b"hello %d\n")):
+        store.open(name).append(log_batch([Chunk(n, n, "rx", text % n) for n in range(5)], {0: BEGAN_AT_LINE})).result()
+    read: list[str] = []
+    typed = TypedRows(store.log, listed=lambda name: read.append(name) or store.log(name))
+    tidying = Tidying(store, look=typed.has_table)
+    tidying.tidy()
+    tidying.tidy()
+    tidying.close()
+    assert read == ["demo", "talk"]
+    assert typed.has_table("demo") and read == ["demo", "talk"]
+
+
 def test_who_reads_a_recording_does_not_wait_for_its_files(store: Store, tmp_path: Path) -> None:
     keep(store, *SAMPLE)
     typed = TypedRows(store.log, folder=tmp_path)
