@@ -175,12 +175,11 @@ class Publisher:
 
     def _new(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch | None, list[Run]]:
         """Return those of `rows` that are not handed over yet, and their runs, each with what is missing before it."""
-        names = {each.id: each.name for name in self._buffer.names() if (each := self._buffer.find(name)) is not None}
         ends: dict[str, int] = {}
         found: list[tuple[int, int, Run, int]] = []
         every = runs_of(rows)
         for number, at, first, length in every:
-            run = Run(names[number], first, length)
+            run = Run(self._buffer.name_of(number), first, length)
             before = ends.get(run.device, self._handed.get(run.device, 0))
             if run.next > before:
                 found.append((number, at, run, before))

@@ -113,6 +113,8 @@ class Store:
         self._held: Counter[str] = Counter()
         self._repairs = 0
         self._logs: dict[str, Log] = {}
+        # By the numbers of the logs.
+        self._names: dict[int, str] = {}
         with contextlib.ExitStack() as undo:
             undo.callback(self._lock.close)
             try:
@@ -141,7 +143,8 @@ class Store:
 
     def _load(self) -> None:
         self._logs = {row.name: Log(self, *row) for row in self.content.database.logs()}
-        self._newest_id = max((log.id for log in self._logs.values()), default=0)
+        self._names = {log.id: name for name, log in self._logs.items()}
+        self._newest_id = max(self._names, default=0)
         self._delete(remove_leftovers(self.disk, self.content), [])
 
     def _repaired(self) -> bool:
@@ -176,6 +179,7 @@ class Store:
             if log is None:
                 self._newest_id += 1
                 log = self._logs[name] = Log(self, self._newest_id, name)
+                self._names[log.id] = name
             return log
 
     def append(self, rows: pa.RecordBatch, parts: Sequence[NewRows]) -> list[Ticket]:
@@ -415,7 +419,7 @@ class Store:
     def name_of(self, log: int) -> str:
         """Return the name of the log with this number."""
         with self._writer.changed:
-            return next(each.name for each in self._logs.values() if each.id == log)
+            return self._names[log]
 
     @contextlib.contextmanager
     def hold(self, names: list[str]) -> Iterator[None]:
