@@ -58,7 +58,7 @@ class Outgoing:
         self._stream = stream
         # Not those of the stream, which may also count what the client sends.
         self._rows = self._bytes = 0
-        self._last_message_at = self._looked_at = time.monotonic()
+        self._last_message_at = time.monotonic()
 
     def opened(self, read: Callable[[], Reading]) -> Generator[list[Measured], None, None]:
         """Open a source in this thread. Yield a list of messages whenever some are ready; the first may be empty."""
@@ -90,10 +90,8 @@ class Outgoing:
         stream = self._stream
         for batch, note, size in self._joined(waiting):
             # A write to a client that has left fails by itself. This check is for the case that it does not.
-            now = time.monotonic()
-            if stream.why_stop or now - self._looked_at >= LOOK_SECONDS:
-                self._looked_at = now
-                stream.check()
+            if stream.why_stop or time.perf_counter() - stream.looked >= LOOK_SECONDS:
+                stream.passing()
             rows = batch.num_rows
             self._rows += rows
             self._bytes += size

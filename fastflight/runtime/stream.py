@@ -19,8 +19,9 @@ from fastflight.service.resolve import ResolvedRequest
 if TYPE_CHECKING:
     from fastflight.runtime.stream_registry import StreamRegistry
 
-# How often a stream that sends checks for its client. That takes gRPC up to 0.4 ms, as long as sending half a megabyte.
-LOOK_SECONDS = 0.2
+# How often a stream checks for its client. That takes gRPC up to 0.4 ms, as long as sending half a megabyte or several
+# rows of a live session.
+LOOK_SECONDS = 1.0
 
 
 class Stream(AdmissionTicket):
@@ -33,6 +34,8 @@ class Stream(AdmissionTicket):
     rejected = 0
     # When it was admitted, by `time.perf_counter`; 0 before.
     began = 0.0
+    # When it last checked for its client, by `time.perf_counter`.
+    looked = 0.0
     # When the batch that the client has not taken yet was offered, by `time.monotonic`; 0 while there is none.
     offered = 0.0
     # Since when the handler waits for the client to send something, by `time.monotonic`; 0 while it does not.
@@ -92,7 +95,7 @@ class Stream(AdmissionTicket):
 
     def begin(self) -> None:
         """Start the clock: the stream is admitted."""
-        self.began = self._looked = time.perf_counter()
+        self.began = self.looked = time.perf_counter()
 
     @contextmanager
     def waiting_for_client(self) -> Iterator[None]:
@@ -146,12 +149,13 @@ class Stream(AdmissionTicket):
             raise Stopped("the client has left")
         return True
 
-    def passing(self) -> None:
-        """Do what `check` does, at most once every `LOOK_SECONDS`. Call it after each batch."""
+    def passing(self) -> bool:
+        """Do what `check` does, at most once every `LOOK_SECONDS`. Call it after each batch, and while you wait."""
         now = time.perf_counter()
-        if self.why_stop or now - self._looked >= LOOK_SECONDS:
-            self._looked = now
+        if self.why_stop or now - self.looked >= LOOK_SECONDS:
+            self.looked = now
             self.check()
+        return True
 
     def offer(self) -> None:
         """Note that a message now waits for the client to read it."""

@@ -6,7 +6,7 @@ note, and the trailer, also have app metadata (JSON). The generator owns the rea
 the answer ends. If the source has all its rows when it opens (`Reading.rest` is None), all messages are made before the
 first is sent.
 
-While an async source is idle, the thread that waits for it checks twice a second whether the client is connected. A
+While an async source is idle, the thread that waits for it checks once a second whether the client is connected. A
 sync source runs in Flight's thread, where nothing can interrupt it, so a sync source that can be idle yields an empty
 list now and then. If a stream is stopped while its client does not read, the source is closed at once in both cases.
 """
@@ -70,7 +70,7 @@ def async_messages(read: Callable[[], Awaitable[Reading]], stream: Stream, shard
         partial(outgoing.aopened, read),
         max_bytes=AHEAD_BYTES,
         size_of=memory_of,
-        still_wanted=stream.check,
+        still_wanted=stream.passing,
         when_stopped=stream.when_stopped,
     )
     with closing_on_error(lists):

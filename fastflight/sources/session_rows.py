@@ -207,7 +207,9 @@ class SessionRows:
         """Return all waiting rows and notes as at most one batch."""
         waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
         gap, self._gap = self._gap, None
-        batch = self._batch(waiting).slice(0, self._remaining_rows).select(self.schema.names)
+        batch = self._batch(waiting).slice(0, self._remaining_rows)
+        if self._request.columns is not None:
+            batch = batch.select(self.schema.names)
         self._rows += batch.num_rows
         if gap is not None:
             return [Noted(batch, {"gap": gap.details()})]
@@ -215,7 +217,7 @@ class SessionRows:
 
     def _batch(self, rows: list[Any]) -> pa.RecordBatch:
         if self._parser is not None:
-            return parse_lines(self._parser, rows)
+            return parse_lines(self._parser, rows, self._all_columns)
         if self._lines is not None:
             text = [line.data.removesuffix(b"\r").decode("utf-8", "replace") for line in rows]
             return pa.record_batch([*_line_places(rows), pa.array(text, pa.string())], schema=self._all_columns)
@@ -227,8 +229,11 @@ class SessionRows:
         return pa.record_batch(columns, schema=self._all_columns)
 
 
-def parse_lines(parser: LineParser, lines: Sequence[SessionLine]) -> pa.RecordBatch:
-    """Return the rows of lines that the device sent. Its summary counts lines that are no rows, and lines not whole."""
+def parse_lines(parser: LineParser, lines: Sequence[SessionLine], schema: pa.Schema) -> pa.RecordBatch:
+    """Return the rows of lines that the device sent. `schema` is the `schema_of_lines` of the parser.
+
+    The parser's summary counts lines that are no rows, and lines that are not whole.
+    """
     whole = [line for line in lines if not line.cut]
     parsed = parser.parse([line.data for line in whole])
     refused = [(whole[index].seq, reason) for index, reason in parsed.refused]
@@ -236,7 +241,7 @@ def parse_lines(parser: LineParser, lines: Sequence[SessionLine]) -> pa.RecordBa
     for seq, reason in sorted(refused):
         parser.summary.reject(seq, reason)
     rows = [whole[index] for index in parsed.lines]
-    return pa.record_batch([*_line_places(rows), *parsed.rows.columns], schema=schema_of_lines(parser))
+    return pa.record_batch([*_line_places(rows), *parsed.rows.columns], schema=schema)
 
 
 def schema_of_lines(parser: LineParser) -> pa.Schema:

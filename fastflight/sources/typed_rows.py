@@ -76,8 +76,9 @@ class TypedTable:
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows of `lines`."""
+        schema = self.schema
         for lines in in_blocks(self.lines, _size):
-            yield parse_lines(self.parser, lines)
+            yield parse_lines(self.parser, lines, schema)
 
     def summaries(self) -> list[Mapping[str, Any]]:
         """Return what is to be told of the rows. Complete after `batches`."""
@@ -293,9 +294,8 @@ class _Reading:
         ended = list(lines.read(self._log, wanted, self._check))
         self._learn(ended)
         parser = _parser(self.layout)
-        rows = pa.Table.from_batches(
-            (parse_lines(parser, some) for some in in_blocks(ended, _size)), schema_of_lines(parser)
-        )
+        schema = schema_of_lines(parser)
+        rows = pa.Table.from_batches((parse_lines(parser, some, schema) for some in in_blocks(ended, _size)), schema)
         # A column without values gets its type later.
         held = [field.name for field in rows.schema if not pa.types.is_null(field.type)]
         self._narrow.discard(file)

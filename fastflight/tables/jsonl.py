@@ -84,6 +84,9 @@ class JsonGrammar:
         self.schema = schema
         self._rows_at_once = max(MAX_BATCH_VALUES // (1 + sum(map(values_in, schema.types))), 1)
         self._wire = _wire_schema(schema)
+        self._struct = pa.struct(list(schema))
+        # For each column the classes of values that need no cast; none if all need one.
+        self._as_they_are = [(field.name, _CLASSES.get(field.type, set())) for field in schema]
 
     def splitter(self, marks: int = 0, block_bytes: int = BLOCK_BYTES) -> RowSplitter:
         return RowSplitter(offset=self._start, marks=marks, block_bytes=block_bytes)
@@ -241,6 +244,10 @@ class JsonGrammar:
 
     def _batch(self, objects: list[dict[str, Any]], lines: list[str], summary: ReadSummary) -> pa.RecordBatch:
         assert self.schema is not None
+        if not self._nulls and all(type(row.get(name)) in each for name, each in self._as_they_are for row in objects):
+            # One conversion for all columns. A number may still be too large for its column.
+            with contextlib.suppress(OverflowError, pa.ArrowInvalid):
+                return pa.RecordBatch.from_struct_array(pa.array(objects, self._struct))
         columns = []
         for field in self.schema:
             values = [row.get(field.name) for row in objects]

@@ -15,10 +15,11 @@ import math
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from functools import partial
 from itertools import islice
 from typing import Literal, NamedTuple
 
-from fastflight.concurrency.channel import loop_event
+from fastflight.concurrency.channel import loop_event, runs_here
 from fastflight.gap import Gap
 
 Direction = Literal["rx", "tx"]
@@ -69,7 +70,7 @@ class ChunkBuffer:
         self._next = 0
         # The size of all chunks ever appended, and callbacks that wait for it to reach a value: each is called once.
         self._fed = 0
-        self._waiting: list[tuple[int, Callable[[], object]]] = []
+        self._waiting: dict[Callable[[], object], int] = {}
         # The least of these values.
         self._next_mark = math.inf
         self._dropped = False
@@ -115,14 +116,16 @@ class ChunkBuffer:
             self._dropped = True
         if self._fed < self._next_mark:
             return []
-        waiting = [wake for mark, wake in self._waiting if mark <= self._fed]
-        self._wait_for([each for each in self._waiting if each[0] > self._fed])
+        waiting = [wake for wake, mark in self._waiting.items() if mark <= self._fed]
+        for wake in waiting:
+            del self._waiting[wake]
+        self._next_mark = min(self._waiting.values(), default=math.inf)
         return waiting
 
-    def _wait_for(self, waiting: list[tuple[int, Callable[[], object]]]) -> None:
-        """Replace the callbacks that wait. The caller holds `_lock`."""
-        self._waiting = waiting
-        self._next_mark = min((mark for mark, _ in waiting), default=math.inf)
+    def _wait_for(self, mark: int, wake: Callable[[], object]) -> None:
+        """Have `wake` called when `_fed` reaches `mark`. The caller holds `_lock`."""
+        self._waiting[wake] = mark
+        self._next_mark = min(self._next_mark, mark)
 
     def _reader_from(self, start: int, begins_line: bool, counts_missed: bool) -> TapReader:
         """Return a reader that starts with chunk `start`. The caller holds `_lock`."""
@@ -201,7 +204,7 @@ class ChunkBuffer:
             items += [self._chunks[place] for place in range(start - kept, min(start - kept + MAX_CHUNKS, count))]
             start = min(start + MAX_CHUNKS, self._next)
             if not items and not self._closed and wake is not None:
-                self._wait_for([*self._waiting, (self._fed + 1, wake)])
+                self._wait_for(self._fed + 1, wake)
             is_end = start == self._next
             if is_end:
                 fed = self._fed
@@ -216,12 +219,12 @@ class ChunkBuffer:
 
     def _forget(self, wake: Callable[[], object]) -> None:
         with self._lock:
-            self._wait_for([each for each in self._waiting if each[1] != wake])
+            if self._waiting.pop(wake, None) == self._next_mark:
+                self._next_mark = min(self._waiting.values(), default=math.inf)
 
     def _pop_waiting(self) -> list[Callable[[], object]]:
-        waiting = self._waiting
-        self._wait_for([])
-        return [wake for _, wake in waiting]
+        waiting, self._waiting, self._next_mark = self._waiting, {}, math.inf
+        return list(waiting)
 
     def _mark(self, mark: int, wake: Callable[[], object]) -> bool:
         """Have `wake` called when `_fed` reaches `mark`, and return true.
@@ -231,7 +234,7 @@ class ChunkBuffer:
         with self._lock:
             if self._fed >= mark or self._closed:
                 return False
-            self._wait_for([*self._waiting, (mark, wake)])
+            self._wait_for(mark, wake)
         self.collect()
         return True
 
@@ -272,24 +275,28 @@ class TapReader:
 
         The result is empty after the timeout, after a `Tap.nudge`, and when the tap was closed: then `ended` is true.
         """
-        arrived = threading.Event()
-        if not (items := self._take_some(arrived.set)) and not self.ended:
+        arrived = threading.Lock()  # an `Event` costs the line several times as much, for each reader
+        arrived.acquire()
+        if not (items := self._take_some(arrived.release)) and not self.ended:
             try:
-                arrived.wait(timeout)
+                arrived.acquire(timeout=-1 if timeout is None else max(0.0, timeout))
             finally:
-                self._tap._forget(arrived.set)
+                self._tap._forget(arrived.release)
             items = self._take_some(None)
         return items
 
     async def atake(self, timeout: float | None) -> list[Chunk | Gap]:
         """As `take`. If cancelled, it has taken nothing."""
-        arrived, wake = loop_event(direct=True)
+        loop = asyncio.get_running_loop()
+        arrived = loop.create_future()
+        wake = partial(_settle, arrived)
         if not (items := self._take_some(wake)) and not self.ended:
+            timer = None if timeout is None else loop.call_later(timeout, wake)
             try:
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(timeout):
-                        await arrived.wait()
+                await arrived
             finally:
+                if timer is not None:
+                    timer.cancel()
                 self._tap._forget(wake)
             items = self._take_some(None)
         return items
@@ -333,6 +340,15 @@ class TapReader:
     def _take_some(self, wake: Callable[[], object] | None) -> list[Chunk | Gap]:
         items, self._next, self._fed, self.ended = self._tap._take(self._next, self._fed, wake, self._counts_missed)
         return items
+
+
+def _settle(arrived: asyncio.Future[None]) -> None:
+    """Wake the task that waits for `arrived`, from any thread."""
+    loop = arrived.get_loop()
+    if not runs_here(loop):
+        loop.call_soon_threadsafe(_settle, arrived)
+    elif not arrived.done():
+        arrived.set_result(None)
 
 
 def wake_all(waiting: list[Callable[[], object]]) -> None:

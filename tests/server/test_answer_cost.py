@@ -21,8 +21,8 @@ from .conftest import TrialServer
 
 # An end is not a step like others, and an async answer waits now and then.
 RARELY = 8
-# Twice a second an answer looks for its client: how often that is depends on the computer, not on the code.
-LOOKS_FOR_ITS_CLIENT = {"Stream.check", "Context.is_cancelled"}
+# Once a second an answer looks for its client: how often that is depends on the computer, not on the code.
+LOOKS_FOR_ITS_CLIENT = {"Stream.passing", "Stream.check", "Context.is_cancelled"}
 
 
 class Context:
