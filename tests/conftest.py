@@ -28,13 +28,21 @@ from tests.support.targets import TargetMissing
 _passed = pytest.StashKey[bool]()
 
 TESTS = Path(__file__).parent
-# Folders whose tests start programs, and take seconds each.
-SLOW = ("benchmark", "campaigns", "cluster", "app", "release")
+# Folders, and files with few tests, whose tests start programs and take seconds each.
+SLOW = (
+    "app/", "benchmark/", "board/", "campaigns/", "cluster/", "interop/", "release/", "bridge/test_interop",
+    "cli/test_bridge", "cli/test_cluster", "cli/test_deploy", "cli/test_interrupt", "cli/test_serve",
+    "cli/test_shutdown", "cli/test_sql", "client/test_ray", "device/test_busy_boards", "docs/test_notebooks",
+    "docs/test_proxy", "gateway/test_browser", "gateway/test_openapi", "gateway/test_sql", "log/test_full_disk",
+    "test_conftest",
+)  # fmt: skip
 
 # How long an example takes, or to draw it, is the machine's affair: hypothesis itself thinks so only where `CI` is set.
-# Examples differ from run to run, so many runs see as much with half of hypothesis's number.
-QUICK = settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# Examples differ from run to run, so many runs see as much with a quarter of hypothesis's number.
+QUICK = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("unhurried", QUICK)
+# For another Python (.ci/pythons): each test runs there, and no test for long.
+settings.register_profile("few", QUICK, max_examples=5)
 settings.load_profile("unhurried")
 
 
@@ -81,7 +89,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     Without this, pytest-xdist begins with the files that have the most tests, so a file with one long test comes last.
     """
     sizes = Counter(item.path for item in items)
-    items.sort(key=lambda item: (item.path.relative_to(TESTS).parts[0] not in SLOW, -sizes[item.path]))
+    items.sort(key=lambda item: (not item.path.relative_to(TESTS).as_posix().startswith(SLOW), -sizes[item.path]))
 
 
 def pytest_collection_finish() -> None:
