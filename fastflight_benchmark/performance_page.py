@@ -19,8 +19,7 @@ import typer
 
 from fastflight_benchmark import machine
 from fastflight_benchmark.contenders import ASYNC, MODES, SERVERS, SYNC
-from fastflight_benchmark.plots import difference
-from fastflight_benchmark.result import Result, Row, load, ratios
+from fastflight_benchmark.result import Result, Row, difference, load, ratios
 from fastflight_benchmark.suites import sql
 from fastflight_benchmark.tasks import BOARD, MPREMOTE, SERVER, TASKS
 

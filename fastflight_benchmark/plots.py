@@ -6,10 +6,8 @@ loss is as visible as a win, and a colour means the same in every plot.
 
 from __future__ import annotations
 
-import math
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
-from statistics import fmean, stdev
 from typing import Any
 
 import matplotlib
@@ -25,7 +23,7 @@ from matplotlib.patches import Rectangle
 
 from fastflight_benchmark import machine
 from fastflight_benchmark.contenders import ASYNC, BARE, NAMESAKE_ASYNC, NAMESAKE_SYNC, SYNC
-from fastflight_benchmark.result import NEUTRAL, Result, Row, ratios
+from fastflight_benchmark.result import NEUTRAL, Result, Row, difference, ratios
 
 # Percent at which the colours of all heatmaps end, so that one cell far above (small batches that are joined) does not
 # make the others pale.
@@ -102,13 +100,6 @@ def _requests(result: Result) -> dict[str, Figure]:
         cell: by for cell, by in result.cells("rate").items() if dict(cell)["load"] == "flight-client"
     } or result.cells("rate")
     return {"rates": _lines(result, cells, "operation", columns, "Small requests")}
-
-
-def difference(sync: Row, other: Row) -> tuple[float, float]:
-    """Return in percent how much faster async is on average, and the standard deviation of the runs' difference."""
-    mean = fmean(sync.known)
-    spread = math.hypot(*(stdev(row.known) if len(row.known) > 1 else 0.0 for row in (sync, other)))
-    return 100 * (fmean(other.known) / mean - 1), 100 * spread / mean
 
 
 def _signed(percent: float) -> str:

@@ -9,13 +9,14 @@ from __future__ import annotations
 import csv
 import errno
 import json
+import math
 import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median, stdev
 from typing import Any, TypeAlias
 
 from fastflight.errors import DataError
@@ -64,6 +65,13 @@ def ratios(ours: Row, theirs: Row) -> list[float]:
     """Return ours by theirs in each round that has both."""
     pairs = zip(ours.values, theirs.values, strict=False)
     return [one / other for one, other in pairs if one is not None and other]
+
+
+def difference(sync: Row, other: Row) -> tuple[float, float]:
+    """Return in percent how much faster async is on average, and the standard deviation of the runs' difference."""
+    mean = fmean(sync.known)
+    spread = math.hypot(*(stdev(row.known) if len(row.known) > 1 else 0.0 for row in (sync, other)))
+    return 100 * (fmean(other.known) / mean - 1), 100 * spread / mean
 
 
 @dataclass(slots=True)

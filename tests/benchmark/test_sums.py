@@ -15,8 +15,7 @@ from fastflight.errors import DataError, RequestError
 from fastflight_benchmark import compare, engine, result
 from fastflight_benchmark.against import together
 from fastflight_benchmark.engine import LESS, MORE, NEUTRAL, Bench, Measure, Suite
-from fastflight_benchmark.plots import difference
-from fastflight_benchmark.result import Result, Row
+from fastflight_benchmark.result import Result, Row, difference
 from fastflight_benchmark.suites import flight, relay, transfer
 from fastflight_benchmark.table import ceiling_mbps
 
