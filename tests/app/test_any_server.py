@@ -301,12 +301,19 @@ def test_the_page_shows_servers_owners_and_what_is_wrong(pair: Pair, chromium: s
         expect(page.locator("#name")).to_have_text("board0004")
 
 
+@pytest.fixture
+def printing(pair: Pair) -> None:
+    """The board prints, also if a test has interrupted its program: of a silent board, servers notice late who left."""
+    with FastFlightClient(pair.owner.location) as client:
+        client.reset(BOARD, interrupt=True)
+
+
 def open_streams(server: RunningServer) -> int:
     with FastFlightClient(server.location) as client:
         return int(client.stats()["open"])
 
 
-def test_cancelling_at_any_server_ends_a_stream_everywhere(pair: Pair) -> None:
+def test_cancelling_at_any_server_ends_a_stream_everywhere(pair: Pair, printing: None) -> None:
     """Also if the client has followed the location in the FlightInfo, and is at another server than it asked."""
     request = {"type": "device.session", "device": BOARD, "reconnect": True}
     descriptor = flight.FlightDescriptor.for_command(json.dumps(request).encode())
@@ -332,7 +339,7 @@ def test_cancelling_at_any_server_ends_a_stream_everywhere(pair: Pair) -> None:
             assert cancel() == NOT_CANCELLABLE
 
 
-def test_a_client_that_leaves_ends_its_stream_at_the_owner(pair: Pair) -> None:
+def test_a_client_that_leaves_ends_its_stream_at_the_owner(pair: Pair, printing: None) -> None:
     with flight.connect(pair.other.location) as client:
         for keys in ({"reconnect": True}, {"reconnect": False}, {"mode": "sync"}):
             reader = client.do_get(ticket({"type": "device.session", "device": BOARD, **keys}))

@@ -41,7 +41,7 @@ def silent() -> Iterator[str]:
 def cluster(tmp_path: Path, silent: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
     """alpha, and beta, which is reached at no address that it names. Both record all boards.
 
-    Not one for the module: alpha tries to connect to beta again and again, which the leak check would see.
+    For one test: alpha tries to connect to beta again and again, which the leak check would see between two.
     """
     monkeypatch.setattr(forwarding, "LISTING_SECONDS", 0.5)
     monkeypatch.setattr(forwarding, "FLIGHTS_SECONDS", 0.5)
@@ -58,6 +58,12 @@ def cluster(tmp_path: Path, silent: str, monkeypatch: pytest.MonkeyPatch) -> Ite
 
 
 def test_a_server_that_gives_no_answer_is_named_wherever_its_part_is_missing(cluster: Cluster, silent: str) -> None:
+    check_answers(cluster, silent)
+    check_commands(cluster, silent)
+    check_cancellation(cluster)
+
+
+def check_answers(cluster: Cluster, silent: str) -> None:
     said = f"beta gives no answer at {silent}"
 
     def of_owners(by_alpha: str | None, by_beta: str) -> dict[str, str | None]:
@@ -104,7 +110,7 @@ def test_a_server_that_gives_no_answer_is_named_wherever_its_part_is_missing(clu
         assert [each["name"] for each in json.load(answer)["unanswered"]] == ["beta"]
 
 
-def test_the_commands_name_a_server_that_gives_no_answer(cluster: Cluster, silent: str) -> None:
+def check_commands(cluster: Cluster, silent: str) -> None:
     location = cluster.servers["alpha"].location
     by_beta = [board for board in BOARDS if cluster.owner(board) == "beta"]
     said = f"beta gives no answer at {silent}: "
@@ -141,7 +147,8 @@ def test_a_server_with_the_address_of_another_one_is_named_and_never_asked(tmp_p
             assert said in str({each["name"]: each["why"] for each in client.cluster()["devices"]}[its])
 
 
-def test_streams_that_may_run_at_a_server_without_answer_are_not_called_ended(cluster: Cluster) -> None:
+def check_cancellation(cluster: Cluster) -> None:
+    """Streams that may run at such a server are not called ended."""
     alpha = cluster.servers["alpha"]
     mine, its = (next(board for board in BOARDS if cluster.owner(board) == name) for name in ("alpha", "beta"))
     with flight.connect(alpha.location) as plain, FastFlightClient(alpha.location) as client:

