@@ -32,7 +32,7 @@ TESTS = Path(__file__).parent
 SLOW = (
     "app/", "benchmark/", "board/", "campaigns/", "cluster/", "interop/", "release/", "bridge/test_interop",
     "cli/test_bridge", "cli/test_cluster", "cli/test_deploy", "cli/test_interrupt", "cli/test_serve",
-    "cli/test_shutdown", "cli/test_sql", "client/test_ray", "device/test_busy_boards", "docs/test_notebooks",
+    "cli/test_shutdown", "cli/test_sql", "device/test_busy_boards", "docs/test_notebooks",
     "docs/test_proxy", "gateway/test_browser", "gateway/test_openapi", "gateway/test_sql", "log/test_full_disk",
     "test_conftest",
 )  # fmt: skip
