@@ -136,7 +136,7 @@ class InThread:
     """Serves requests in the calling thread, which nothing can interrupt. `check` raises what has ended an upload."""
 
     # The caller checks for cancellation between two lists of batches.
-    idle_seconds = 0.2
+    idle_seconds = 0.5
 
     def __init__(self, check: Callable[[], object] = bool) -> None:
         self._check = check

@@ -220,13 +220,15 @@ class SessionRows:
             return parse_lines(self._parser, rows, self._all_columns)
         if self._lines is not None:
             text = [line.data.removesuffix(b"\r").decode("utf-8", "replace") for line in rows]
-            return pa.record_batch([*_line_places(rows), pa.array(text, pa.string())], schema=self._all_columns)
+            return pa.RecordBatch.from_arrays(
+                [*_line_places(rows), pa.array(text, pa.string())], schema=self._all_columns
+            )
         places = _places([chunk.seq for chunk in rows], [known_time(chunk) for chunk in rows])
         directions = pa.array([chunk.direction for chunk in rows], pa.string())
         columns = [*places, directions, pa.array([chunk.data for chunk in rows], pa.binary())]
         if self._request.requests:
             columns.append(pa.array([chunk.request for chunk in rows], pa.bool_()))
-        return pa.record_batch(columns, schema=self._all_columns)
+        return pa.RecordBatch.from_arrays(columns, schema=self._all_columns)
 
 
 def parse_lines(parser: LineParser, lines: Sequence[SessionLine], schema: pa.Schema) -> pa.RecordBatch:
@@ -241,7 +243,7 @@ def parse_lines(parser: LineParser, lines: Sequence[SessionLine], schema: pa.Sch
     for seq, reason in sorted(refused):
         parser.summary.reject(seq, reason)
     rows = [whole[index] for index in parsed.lines]
-    return pa.record_batch([*_line_places(rows), *parsed.rows.columns], schema=schema)
+    return pa.RecordBatch.from_arrays([*_line_places(rows), *parsed.rows.columns], schema=schema)
 
 
 def schema_of_lines(parser: LineParser) -> pa.Schema:
