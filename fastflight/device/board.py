@@ -30,11 +30,11 @@ from fastflight.device.transfer.types import FileDigest, PartialWrite, Resumptio
 from fastflight.device.transfer.upload import FileUpload
 from fastflight.device.unread_input import BANNER, FOUND, Reader, UnreadInput
 from fastflight.errors import BusyError, DeviceError, FileMissing, ProtocolError, RequestError, TransportTimeout
-from fastflight.protocol import Conversation, Output, RawRepl, Receive, on_silence, ticking
+from fastflight.protocol import Conversation, Output, RawRepl, Receive, Send, on_silence, ticking
 from fastflight.protocol.agent import AgentRepl
 from fastflight.protocol.agent_frames import HELLO, STOP
 from fastflight.protocol.aiorepl import AioRepl
-from fastflight.protocol.raw_repl import CTRL_A, CTRL_B, GRACE_SECONDS, RECOVERY_ATTEMPTS, no_prompt
+from fastflight.protocol.raw_repl import CTRL_A, CTRL_B, CTRL_D, GRACE_SECONDS, RECOVERY_ATTEMPTS, cut_off, no_prompt
 from fastflight.service.versions import etag_of
 
 T = TypeVar("T")
@@ -170,7 +170,7 @@ class OpenBoard:
                 for _ in range(WAITING_READS):
                     yield Receive(WAITING_SECONDS)
         if not self._unread.may_ask(1):
-            raise no_prompt()
+            raise self._no_answer()
         if self.agent and (yield from self._enter_agent(AGENT_SECONDS)):
             return
         try:
@@ -184,8 +184,13 @@ class OpenBoard:
         if self._unread.reader is not Reader.REPL and not self._unread.aiorepl and not self.agent:
             self._send_unread(CTRL_B)
             answer = yield from self.repl.find_prompt(FOUND, BOOT_SECONDS if self._booting else PROMPT_SECONDS)
+            if not answer and self._unread.was_pasting:
+                # Raw paste has taken the Ctrl-B for code, and Ctrl-D ends it. Nothing of it runs: Ctrl-B is no Python.
+                self._send_unread(CTRL_D + CTRL_B)
+                yield Send(CTRL_D)
+                answer = yield from self.repl.find_prompt(FOUND, PROMPT_SECONDS)
             if not answer:
-                raise no_prompt()
+                raise self._no_answer()
             if BANNER.search(answer):
                 self._unread.answered()
         attempts = ENTER_ATTEMPTS if self._unread.reader is Reader.REPL else 1
@@ -197,8 +202,11 @@ class OpenBoard:
     def _send_unread(self, data: bytes) -> None:
         """Count what is sent to a board that may not read it. Raise `BusyError` if that is too much."""
         if not self._unread.may_ask(len(data)):
-            raise no_prompt()
+            raise self._no_answer()
         self._unread.sent(len(data))
+
+    def _no_answer(self) -> BusyError:
+        return cut_off() if self._unread.is_cut_off else no_prompt()
 
     def _enter_agent(self, within: float, attempts: int = 1) -> Conversation[bool]:
         """Reach the agent on the board. Return false if it does not answer."""

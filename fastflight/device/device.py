@@ -365,12 +365,15 @@ class Device:
         """Forget the port and the state of a board that does not answer. The caller closes the port.
 
         The board stays `dirty` if it may still run fastflight's code, so that the next lease interrupts that code. It
-        does not if the line was closed, which usually means that the board has lost its power, nor if a program goes on
-        beside requests: the interrupt would stop that program.
+        does not if the line was closed: the board may have lost its power, and run a program by now. Nor if a program
+        goes on beside requests: the interrupt would stop that program.
         """
-        still_dirty = self._board.dirty and not self._board.hung_by_probe and not isinstance(error, TransportClosed)
-        still_dirty = still_dirty and self._board.repl.beside == "none"
+        still_dirty = self._board.dirty and not self._board.hung_by_probe and self._board.repl.beside == "none"
         user_code = self._board.runs_user_code
+        # A local port is lost when the board is unplugged, and has lost its power.
+        if still_dirty and isinstance(error, TransportClosed) and not isinstance(self.address, MovableAddress):
+            self._line.unread.cut_off(pasting=self._board.repl.is_pasting)
+        still_dirty = still_dirty and not isinstance(error, TransportClosed)
         self._line.port = None
         self._forget()
         self._board.dirty, self._board.runs_user_code = still_dirty, user_code

@@ -25,6 +25,7 @@ import time
 from collections.abc import Callable
 from enum import Enum
 
+from fastflight.device.transfer.routines import HOST_SECONDS
 from fastflight.protocol.agent_frames import ANNOUNCEMENT, MARK, Frame, FrameReader
 from fastflight.protocol.traffic import END, HEADING
 
@@ -61,6 +62,10 @@ class UnreadInput:
         self.reader = Reader.UNKNOWN
         # How many bytes of requests the board may not have read.
         self.unread = 0
+        # The line was lost while the board ran fastflight's code, or received it.
+        self.is_cut_off = False
+        # It received the code, and would take Ctrl-B for a part of it.
+        self.was_pasting = False
         # aiorepl has announced itself. It answers to Ctrl-A, and not to Ctrl-B.
         self.aiorepl = False
         self._pause = FIRST_PAUSE_SECONDS
@@ -77,15 +82,23 @@ class UnreadInput:
         """Count bytes that a request sends before it knows whether the board reads them."""
         self.unread += count
 
+    def cut_off(self, *, pasting: bool) -> None:
+        """Note that the line was lost while the board ran fastflight's code, or, if `pasting`, received it."""
+        self.is_cut_off, self.was_pasting = True, pasting
+
     def answered(self) -> None:
         """Note that the board has read all that was sent, and that its REPL or its agent has answered."""
         self.reader = Reader.REPL
         self.unread = 0
+        self.is_cut_off = self.was_pasting = False
         self._pause = FIRST_PAUSE_SECONDS
 
     def unanswered(self) -> None:
         """Note that a request got no answer."""
         self.reader = Reader.NOBODY
+        if self.is_cut_off:
+            # A byte would begin the time anew after which the board gives up.
+            self._pause = max(self._pause, HOST_SECONDS + 1.0)
         self._next_ask = self._clock() + self._pause
         self._pause *= 2
 
@@ -94,6 +107,7 @@ class UnreadInput:
         self.reader = Reader.UNKNOWN
         self._tail = b""
         if empty:
+            self.is_cut_off = self.was_pasting = False
             self.unread = 0
             self._pause = FIRST_PAUSE_SECONDS
 

@@ -13,6 +13,8 @@ Source: MicroPython's `docs/reference/repl.rst`, "Raw-paste mode"; in the firmwa
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from fastflight.errors import ProtocolError
 from fastflight.protocol.conversation import Conversation, Send
 from fastflight.protocol.inbox import Inbox
@@ -33,11 +35,14 @@ PROBE_SECONDS = 1.0
 WINDOW_SECONDS = 10.0
 
 
-def submit(inbox: Inbox, code: bytes, *, probing: bool = False) -> Conversation[bool]:
+def submit(
+    inbox: Inbox, code: bytes, *, probing: bool = False, before_end: Callable[[], None] | None = None
+) -> Conversation[bool]:
     """Send `code`. Return True if the board took it, False if it has no raw paste and is at its raw prompt again.
 
     The result is also True if the board ends the paste early; the traceback that follows tells the reason. With
-    `probing` the timeouts are shorter. Raises `ProtocolError` for an answer that does not follow the protocol.
+    `probing` the timeouts are shorter. `before_end` is called before the Ctrl-D that has the board run the code. Raises
+    `ProtocolError` for an answer that does not follow the protocol.
     """
     timeout = PROBE_SECONDS if probing else WINDOW_SECONDS
     yield Send(REQUEST)
@@ -68,6 +73,8 @@ def submit(inbox: Inbox, code: bytes, *, probing: bool = False) -> Conversation[
         yield Send(piece)
         sent += len(piece)
         room -= len(piece)
+    if before_end is not None:
+        before_end()
     yield Send(b"\x04")
     # Window grants that the board sent meanwhile come before the acknowledgement.
     while (signal := (yield from inbox.exactly(1, timeout))[0]) == MORE:

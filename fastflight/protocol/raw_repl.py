@@ -84,6 +84,8 @@ class RawRepl:
         self.traffic = Traffic()
         self.entered = False
         self.paste = paste
+        # Whether raw paste is receiving fastflight's own code, of which the board runs nothing before the end.
+        self.is_pasting = False
         # Whether an answer missed its deadline. It may still arrive, and look like the answer to a later request.
         self._late_answer = False
         self._echoes = 0
@@ -289,9 +291,19 @@ class RawRepl:
         """
         yield from self._probe_paste_once()
         if self.paste:
-            yield from raw_paste.submit(self.inbox, own_code.wrap(code, sealed=sealed))
+            yield from self._paste(own_code.wrap(code, sealed=sealed))
         else:
             yield from self._assemble(code, own_code.RUN)
+
+    def _paste(self, code: bytes, *, probing: bool = False) -> Conversation[bool]:
+        """Send fastflight's own code by raw paste. Return whether the board took it."""
+        self.is_pasting = True
+        taken = yield from raw_paste.submit(self.inbox, code, probing=probing, before_end=self._end_paste)
+        self._end_paste()
+        return taken
+
+    def _end_paste(self) -> None:
+        self.is_pasting = False
 
     def submit_in_program(self, code: bytes) -> Conversation[None]:
         """As `submit`, for a user's code, which runs in `__main__`. Beside a program, these are the program's names."""
@@ -346,7 +358,7 @@ class RawRepl:
         The board's announcement is not enough: the WebAssembly port (1.27) announces raw paste and then hangs.
         """
         try:
-            if not (yield from raw_paste.submit(self.inbox, b"0", probing=True)):
+            if not (yield from self._paste(b"0", probing=True)):
                 return False
             yield from self.inbox.until(END + END + b">", ANSWER_SECONDS)
             return True
@@ -355,6 +367,15 @@ class RawRepl:
             self.paste = False
             yield from self.recover()
             return False
+
+
+def cut_off() -> BusyError:
+    """Return the error for a board that may still run fastflight's code, after its line was lost meanwhile."""
+    return BusyError(
+        "the line was lost during a request, and the board may still wait for the rest of it",
+        holder="a request that the lost line has cut off",
+        hint="The board ends most requests after 30 s. interrupt=true ends each at once",
+    )
 
 
 def no_prompt() -> BusyError:

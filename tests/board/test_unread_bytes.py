@@ -6,8 +6,10 @@ import pytest
 
 from fastflight.device import Inventory
 from fastflight.device.device import Device
-from fastflight.errors import BusyError
+from fastflight.errors import BusyError, TransportError
 from fastflight.transport.tap import Chunk
+from tests.support.bridged import bridged
+from tests.support.chaos import ChaosProxy
 
 from .conftest import Board
 
@@ -36,3 +38,18 @@ def test_requests_to_a_busy_board_leave_few_bytes(board: Board) -> None:
         with device.lease("a test", interrupt=True) as session:
             assert session.exec("print(6 * 7)").stdout.strip() == b"42"
             session.remove("/main.py")
+
+
+# In the code with which a request begins.
+@pytest.mark.needs("raw paste")
+@pytest.mark.parametrize("at", [130, 500])
+def test_a_line_that_is_lost_while_the_board_receives_code_needs_no_interrupt(board: Board, at: int) -> None:
+    with bridged(board.url) as ports:
+        host, port = ports["socket"].removeprefix("socket://").split(":")
+        with ChaosProxy(host, int(port), [f"cut:out@{at}"]) as proxy:
+            with Inventory({"board": f"socket://{host}:{proxy.port}"}) as inventory:
+                device = inventory.device("board")
+                with pytest.raises(TransportError), device.lease("a test") as session:
+                    session.list("/")
+                with device.lease("a polite request") as session:
+                    assert session.exec("print(6 * 7)").stdout.strip() == b"42"

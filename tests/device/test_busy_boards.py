@@ -181,3 +181,17 @@ def test_a_write_that_a_host_broke_off_is_ended_by_an_interrupt(
                 with device.lease("an interrupt", interrupt=True) as session:
                     session.write("/t.bin", iter((CONTENT,)))
         assert (board.folder / "t.bin").read_bytes() == CONTENT
+
+
+def test_a_board_may_still_wait_for_what_a_lost_line_has_cut_off(tmp_path: Path) -> None:
+    with SimulatedBoard(tmp_path / "board", 0, "--no-interrupt", listen="127.0.0.1:0") as board:
+        with ChaosProxy("127.0.0.1", int(board.path.rpartition(":")[2]), ["cut:out@11000"]) as proxy:
+            with Inventory({"board": f"socket://127.0.0.1:{proxy.port}"}) as inventory:
+                device = inventory.device("board")
+                with pytest.raises(TransportError), device.lease("a test") as session:
+                    session.write("/t.bin", iter((CONTENT,)))
+                for _ in range(2):
+                    with impatient(), pytest.raises(BusyError, match="the line was lost"), device.lease("a request"):
+                        pass
+                with device.lease("an interrupt", interrupt=True) as session:
+                    session.write("/t.bin", iter((CONTENT,)))
