@@ -45,12 +45,14 @@ SHOWN_CHARACTERS = 3_000
 class FaultsOutcome:
     """The faults: how many there were and had an effect, by work and by place, and how the work ended.
 
+    `interrupted`: after how many of them a board had to be interrupted before the same work succeeded again.
     `usable_seconds`: the median and the longest time until the same work succeeded again.
     """
 
     acknowledged_rows: int = 0
     faults: int = 0
     struck: int = 0
+    interrupted: int = 0
     ended: Counter[str] = field(default_factory=Counter)
     codes: Counter[str] = field(default_factory=Counter)
     works: dict[str, Counter[str]] = field(default_factory=dict)
@@ -67,6 +69,7 @@ class FaultsOutcome:
         """Count a fault."""
         self.faults += 1
         self.struck += each.struck
+        self.interrupted += each.interrupted
         self.ended[each.ended] += 1
         self.codes[each.code] += bool(each.code)
         for group, key in ((self.works, each.work), (self.places, f"{each.hop}, {each.kind}")):

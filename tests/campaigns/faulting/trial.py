@@ -18,8 +18,9 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from fastflight.errors import BusyError, FastFlightError
 from tests.campaigns.faulting.browsing import BROKEN, HttpGet, HttpPut, HttpSession, Relayed
-from tests.campaigns.faulting.stage import TALKER, Stage
+from tests.campaigns.faulting.stage import FILES, TALKER, Stage
 from tests.campaigns.faulting.strikes import FULL, FULL_DISK, Strike, strike
 from tests.campaigns.faulting.talker import flaw, recorded, stretches
 from tests.campaigns.faulting.works import (
@@ -38,7 +39,9 @@ from tests.campaigns.faulting.works import (
 # From call to end, whatever strikes: more than all time limits of a transfer and its recovery together.
 DEADLINE_SECONDS = 75.0
 # After the fault is over, the work must complete within this; between two tries a client would wait a moment, too.
-USABLE_SECONDS = 75.0
+USABLE_SECONDS = 90.0
+# A board that is busy for so long is interrupted once. In the middle of a step of a write, nothing else ends it.
+POLITE_SECONDS = 60.0
 PAUSE_SECONDS = 0.1
 # A recording that has failed is tried again by itself, ever more seldom.
 RECORDS_SECONDS = 60.0
@@ -82,6 +85,7 @@ class FaultOutcome:
     seconds: float
     usable_seconds: float
     tries: int
+    interrupted: bool
 
 
 @dataclass(slots=True)
@@ -136,7 +140,7 @@ class FaultTrials:
             self._registry.promised = max(self._registry.promised, stage.promised())
         stage.repair()
         began = time.monotonic()
-        tries, trouble = self._use(work)
+        tries, interrupted, trouble = self._use(work)
         usable = time.monotonic() - began
         if trouble and ended not in BAD:
             ended, reason = STUCK, f"after {ended} {code} ({reason}): {trouble}"
@@ -144,7 +148,7 @@ class FaultTrials:
             ended, reason = worse
         return FaultOutcome(
             number, stage.line, strikes.hop, strikes.kind, strikes.spec, work.name, work.mode,
-            struck, ended, code, reason, seconds, usable, tries,
+            struck, ended, code, reason, seconds, usable, tries, interrupted,
         )  # fmt: skip
 
     def finish(self) -> list[str]:
@@ -181,18 +185,26 @@ class FaultTrials:
             return WRONG, code, f"{found} ({error or 'completed'})"
         return (COMPLETED, "", "") if error is None else (TYPED, code, str(error))
 
-    def _use(self, work: Work) -> tuple[int, str]:
-        """Repeat the work without a fault until it completes. Return how many tries it took, and what is wrong."""
-        deadline = time.monotonic() + USABLE_SECONDS
-        tries = 0
+    def _use(self, work: Work) -> tuple[int, bool, str]:
+        """Repeat the work without a fault until it completes.
+
+        Return how many tries it took, whether the board had to be interrupted, and what is wrong.
+        """
+        began = time.monotonic()
+        tries, interrupted = 0, False
         while True:
             tries += 1
             attempt = _attempt(work)
             ended, code, reason = self._judged(work, attempt)
             if ended == COMPLETED:
-                return tries, ""
-            if ended in BAD or time.monotonic() > deadline:
-                return tries, f"try {tries} {ended} {code}: {reason}"
+                return tries, interrupted, ""
+            seconds = time.monotonic() - began
+            if ended in BAD or seconds > USABLE_SECONDS:
+                return tries, interrupted, f"try {tries} {ended} {code}: {reason}"
+            if seconds > POLITE_SECONDS and BusyError.code in code and not interrupted:
+                interrupted = True
+                with contextlib.suppress(FastFlightError), self._stage.client() as client:
+                    client.exec(FILES, "0", interrupt=True).to_arrow()
             time.sleep(PAUSE_SECONDS)
 
     def _look(self, work: Work, strikes: Strike) -> tuple[str, str] | None:
