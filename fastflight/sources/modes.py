@@ -135,8 +135,8 @@ class OnLoop:
 class InThread:
     """Serves requests in the calling thread, which nothing can interrupt. `check` raises what has ended an upload."""
 
-    # The caller checks for cancellation between two lists of batches.
-    idle_seconds = 0.5
+    # The caller checks for cancellation between two lists of batches. With `HEARTBEAT_SECONDS` it must be below 5.
+    idle_seconds = 0.4
 
     def __init__(self, check: Callable[[], object] = bool) -> None:
         self._check = check
