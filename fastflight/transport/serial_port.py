@@ -124,7 +124,11 @@ class SerialPort(Port):
             if self._writing_paused or self._failure is not None or not (chunk := self._outbox.take(self._chunk)):
                 return
             self._transport.write(chunk)
-        self._loop.call_soon(self._pass_on)
+        self._loop.call_soon(self._pass_on_more)
+
+    def _pass_on_more(self) -> None:
+        self._pass_on()
+        self._wake()  # `_drain` waits for this: if the system takes all, the transport says nothing
 
     async def _drain(self, timeout: float) -> None:
         """Wait until the system has all bytes. `timeout` bounds the time without progress."""

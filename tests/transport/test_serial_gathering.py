@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable
+from types import SimpleNamespace
+
+import pytest
 
 from fastflight.protocol.conversation import Conversation, Pause, Send
 from fastflight.transport import arun
@@ -32,6 +36,20 @@ def test_enough_of_them_go_at_once(opening: Callable[..., SerialBench]) -> None:
         await bench.port.awrite(b"1234567", PATIENCE)
         await bench.port.awrite(b"8", PATIENCE)
         assert bench.get(8) == b"12345678"
+
+    alone(main())
+
+
+def test_a_line_that_takes_all_at_once_keeps_nobody_waiting(
+    bench: SerialBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The bytes go in several turns of the loop, and the line never says that it can take more."""
+    system = SimpleNamespace(**vars(os) | {"write": lambda descriptor, data: len(data)})
+    monkeypatch.setattr("fastflight.transport.descriptor.os", system)
+
+    async def main() -> None:
+        async with asyncio.timeout(PATIENCE):
+            await bench.port.awrite(bytes(1_000_000), timeout=10 * PATIENCE)
 
     alone(main())
 
