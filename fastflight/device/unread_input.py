@@ -38,11 +38,12 @@ SEARCHED_BYTES = 512
 
 # The answers of the friendly REPL to Ctrl-B, and of the raw REPL to Ctrl-A.
 BANNER = re.compile(rb"MicroPython [^\n]{1,200}\n[^\n]{0,200}\n>>> |" + HEADING + rb"\r?\n>")
+BANNER_WORDS = (b"MicroPython ", HEADING)
 # What aiorepl prints when it starts, and its usual prompt.
 AIOREPL_START = b"Starting asyncio REPL"
-AIOREPL = re.compile(AIOREPL_START + rb"|\n--> ")
+AIOREPL_WORDS = (AIOREPL_START, b"\n--> ")
 # What a request waits for at a board that may not answer.
-FOUND = re.compile(BANNER.pattern + b"|" + AIOREPL.pattern)
+FOUND = re.compile(b"|".join((BANNER.pattern, *AIOREPL_WORDS)))
 _PROMPTS = (b">>> ", END + b">")
 
 
@@ -125,9 +126,10 @@ class UnreadInput:
             self._note_answer()
         elif b">" not in text and b"asyncio" not in text:
             return
-        elif BANNER.search(text):
+        # The search for words first: a board may send megabytes, of which an expression takes 30 ms each.
+        elif any(word in text for word in BANNER_WORDS) and BANNER.search(text):
             self._note_answer()
-        elif AIOREPL.search(text):
+        elif any(word in text for word in AIOREPL_WORDS):
             self.aiorepl = True
             self._doubt()
         elif any(prompt in text for prompt in _PROMPTS):
