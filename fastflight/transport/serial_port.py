@@ -183,6 +183,11 @@ class SerialPort(Port):
 
     # Closing.
 
+    def _begin_closing(self) -> None:
+        # What was gathered goes too, such as the byte that brings the board back to its prompt.
+        self._pass_on()
+        super()._begin_closing()
+
     async def _aclose(self) -> None:
         try:
             if self._failure is None and self._unsent:

@@ -22,6 +22,17 @@ def test_closing_sends_what_was_gathered(bench: SerialBench) -> None:
     assert bench.get(10) == b"last words"
 
 
+def test_closing_on_its_own_loop_sends_what_was_gathered(bench: SerialBench) -> None:
+    """Else the byte that brings a board back to its prompt is lost."""
+
+    async def close() -> None:
+        bench.port.port.close()
+
+    alone(bench.port.awrite(b"last words", PATIENCE))
+    bench.port.portal.call(close())
+    assert bench.get(10) == b"last words"
+
+
 def test_closing_says_what_could_not_be_sent(
     opening: Callable[..., SerialBench], monkeypatch: pytest.MonkeyPatch
 ) -> None:
