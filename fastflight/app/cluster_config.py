@@ -58,7 +58,7 @@ def cluster_settings(
 ) -> ClusterSettings:
     """Return the settings for `--cluster URL`. `RequestError` names the option or key that is wrong.
 
-    `file` has the values of `VARIABLES`. `devices` are all devices of this server, with those that only options name.
+    `file` has the values of `VARIABLES`. `devices` has all devices of this server, of the file and of `--device`.
     """
     own = urlsplit(listening)
     name = name or f"{socket.gethostname().partition('.')[0]}-{own.port}"

@@ -187,6 +187,7 @@ class OpenBoard:
             if not answer and self._unread.was_pasting:
                 # Raw paste has taken the Ctrl-B for code, and Ctrl-D ends it. Nothing of it runs: Ctrl-B is no Python.
                 self._send_unread(CTRL_D + CTRL_B)
+                self._unread.was_pasting = False  # not sent again: a program would be restarted when it ends
                 yield Send(CTRL_D)
                 answer = yield from self.repl.find_prompt(FOUND, PROMPT_SECONDS)
             if not answer:

@@ -181,7 +181,7 @@ class RawRepl:
                 yield from self._await_heading(ANSWER_SECONDS if attempt or not grace else grace)
                 yield from self.inbox.until(b"\n>", ANSWER_SECONDS)
                 yield from self._echo()
-                self.entered = True
+                self.entered, self.is_pasting = True, False
                 return
             except (TransportTimeout, ProtocolError) as error:
                 self._late_answer = True

@@ -355,3 +355,13 @@ def test_beginnings_without_end_are_looked_at_once(beginning: bytes) -> None:
     repl = RawRepl()
     repl.inbox.put_back(beginning * (MAX_ANSWER_BYTES // len(beginning)))
     assert not repl.restarted()
+
+
+def test_a_board_that_was_recovered_receives_no_code_any_more() -> None:
+    """Else a line that is lost later would look like one that was lost during the paste."""
+    board = entered(repl(True))
+    with pytest.raises(ProtocolError):
+        play(board.submit(b"1"), paste_probe(b"R\x01\x01\x00\r"))
+    assert board.is_pasting
+    play(board.recover(), recovery(board, 1))
+    assert not board.is_pasting
