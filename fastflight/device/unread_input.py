@@ -26,17 +26,19 @@ from collections.abc import Callable
 from enum import Enum
 
 from fastflight.device.transfer.routines import HOST_SECONDS
-from fastflight.protocol.agent_frames import ANNOUNCEMENT, MARK, Frame, FrameReader
+from fastflight.protocol.agent_frames import has_announcement
 from fastflight.protocol.traffic import END, HEADING
 
 # The smallest receive ring holds 63 bytes, a quarter of which is ours.
 BUDGET_BYTES = 16
 # Doubled after each unanswered request: the last of sixteen bytes is sent after four days.
 FIRST_PAUSE_SECONDS = 10.0
-# More than the banner of the friendly REPL and its prompt.
-SEARCHED_BYTES = 512
+# More than the banner of the friendly REPL and its prompt, which may come in parts.
+KEPT_BYTES = 512
+# What a board sent before its newest output does not show who reads now. A bridge passes on megabytes.
+SEARCHED_BYTES = 8 * KEPT_BYTES
 
-# The answers of the friendly REPL to Ctrl-B, and of the raw REPL to Ctrl-A.
+# The answers of the friendly REPL to Ctrl-B, and of the raw REPL to Ctrl-A. The words that each has are found faster.
 BANNER = re.compile(rb"MicroPython [^\n]{1,200}\n[^\n]{0,200}\n>>> |" + HEADING + rb"\r?\n>")
 BANNER_WORDS = (b"MicroPython ", HEADING)
 # What aiorepl prints when it starts, and its usual prompt.
@@ -114,19 +116,18 @@ class UnreadInput:
 
     def received(self, data: bytes) -> None:
         """Process what the board sends."""
-        text = self._tail + data
+        text = (self._tail + data[-SEARCHED_BYTES:])[-SEARCHED_BYTES:]
         if self.reader is Reader.REPL and not self.unread:
             # A program with aiorepl may start here, and whoever started it then calls `forget`.
             self.aiorepl = self.aiorepl or AIOREPL_START in text
             start = text[max(0, text.rfind(AIOREPL_START[:1])) :]
             self._tail = start if AIOREPL_START.startswith(start) else b""
             return
-        self._tail = text[-SEARCHED_BYTES:]
-        if MARK in text and _has_announcement(text):
+        self._tail = text[-KEPT_BYTES:]
+        if has_announcement(text):
             self._note_answer()
         elif b">" not in text and b"asyncio" not in text:
             return
-        # The search for words first: a board may send megabytes, of which an expression takes 30 ms each.
         elif any(word in text for word in BANNER_WORDS) and BANNER.search(text):
             self._note_answer()
         elif any(word in text for word in AIOREPL_WORDS):
@@ -143,7 +144,3 @@ class UnreadInput:
         self._tail = b""
         if self.reader is Reader.NOBODY:
             self.reader = Reader.UNKNOWN
-
-
-def _has_announcement(text: bytes) -> bool:
-    return any(isinstance(each, Frame) and each.kind == ANNOUNCEMENT for each in FrameReader().feed(text))

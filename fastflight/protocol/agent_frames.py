@@ -27,14 +27,16 @@ ANNOUNCEMENT, ACKNOWLEDGED, OUTPUT, ENDED, CONTENT = b"haoed"
 ANSWERS = frozenset((ANNOUNCEMENT, ACKNOWLEDGED, OUTPUT, ENDED, CONTENT))
 
 HEAD = struct.Struct("<BBHI")
-# The agent sends blocks of at most 2048 bytes with their position.
+# The agent sends blocks of at most 2048 bytes with their position. An announcement names its version and its port.
 MAX_PAYLOAD_BYTES = 4096
+MAX_ANNOUNCEMENT_BYTES = 64
 # A board may send bytes of which every fifth seems to begin a frame of 4 kB. Checking them all takes the event loop a
 # second for each MB. So for each byte that arrives this many are checked, and at most so many at once: many times what
 # frames on a bad line need.
 CHECKED_PER_BYTE = 8
 CHECKED_AT_ONCE = 64 * 1024
 
+_ANNOUNCING = MARK + bytes((ANNOUNCEMENT,))
 _ESCAPED = re.compile(rb"[\x03\x10\x16]")
 
 
@@ -51,6 +53,17 @@ def encode(kind: int, number: int, payload: bytes) -> bytes:
     """Return a frame as the agent sends it."""
     head = struct.pack("<BBH", kind, number, len(payload))
     return MARK + head + binascii.crc32(payload, binascii.crc32(head)).to_bytes(4, "little") + payload
+
+
+def has_announcement(data: bytes) -> bool:
+    """Return whether `data` holds a whole announcement."""
+    at = data.find(_ANNOUNCING)
+    while at >= 0:
+        size = _size(data, at)
+        if 0 < size <= min(MAX_ANNOUNCEMENT_BYTES, len(data) - at) and _decode(data[at + 1 : at + size]) is not None:
+            return True
+        at = data.find(_ANNOUNCING, at + 1)
+    return False
 
 
 def to_board(kind: int, number: int, payload: bytes) -> bytes:

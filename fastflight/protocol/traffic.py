@@ -23,7 +23,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from fastflight.protocol.agent_frames import ANNOUNCEMENT, MARK, Frame, FrameReader, encode
+from fastflight.protocol.agent_frames import MARK, MAX_ANNOUNCEMENT_BYTES, Frame, FrameReader, encode, has_announcement
 
 # The answer to Ctrl-A.
 HEADING = b"raw REPL; CTRL-B to exit"
@@ -44,8 +44,6 @@ _PROMPTS = re.compile(rb"(?:(?:\r?\n)?>>> )*(?:\r?\n)?\Z")
 _MAYBE_PROMPTS = re.compile(rb"(?:(?:\r?\n)?>>> )*(?:\r?\n?>{0,3})\Z")
 # More prompts and line ends than this are the output of a program, not the answer to a request.
 _MOST_PROMPT_BYTES = 64
-# More than an announcement of the agent has.
-_MOST_ANNOUNCEMENT_BYTES = 64
 
 # The beginnings of an answer.
 Marks = tuple[bytes, ...]
@@ -180,10 +178,9 @@ class Traffic:
 
     def _sniff(self, data: bytes) -> None:
         """Look for the announcement of an agent in what the board sends."""
-        self._sniffed = (self._sniffed + data)[-_MOST_ANNOUNCEMENT_BYTES - len(data) :]
-        found = FrameReader().feed(self._sniffed)
-        self.has_agent = any(isinstance(each, Frame) and each.kind == ANNOUNCEMENT for each in found)
-        kept = self._sniffed[-_MOST_ANNOUNCEMENT_BYTES:]
+        text = self._sniffed + data
+        self.has_agent = has_announcement(text)
+        kept = text[-MAX_ANNOUNCEMENT_BYTES:]
         self._sniffed = kept if MARK in kept else b""
 
     def _split(self, data: bytes) -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastflight.device.unread_input import BUDGET_BYTES, FIRST_PAUSE_SECONDS, Reader, UnreadInput
+from fastflight.device.unread_input import BUDGET_BYTES, FIRST_PAUSE_SECONDS, SEARCHED_BYTES, Reader, UnreadInput
 from fastflight.protocol import agent_frames as frames
 
 BANNER = b'\r\nMicroPython 9458e3a23f on 2026-07-05; a board\r\nType "help()" for more information.\r\n>>> '
@@ -70,6 +70,13 @@ def test_aiorepl_that_starts_at_a_prompt_is_known_after_a_reset(sizes: list[int]
     line.input.received(said)
     line.input.forget()
     assert line.input.aiorepl
+
+
+def test_a_prompt_before_the_newest_output_tells_nothing() -> None:
+    line = Line()
+    assert line.refuse()
+    line.input.received(BANNER + b"x" * SEARCHED_BYTES)
+    assert (line.input.reader, line.input.unread) == (Reader.NOBODY, 1)
 
 
 def test_a_board_that_does_not_answer_is_left_alone_for_a_pause_that_grows() -> None:

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastflight.protocol.agent_frames import (
+    ANNOUNCEMENT,
     ANSWERS,
     CHECKED_AT_ONCE,
     CHECKED_PER_BYTE,
@@ -23,6 +24,7 @@ from fastflight.protocol.agent_frames import (
     Frame,
     FrameReader,
     encode,
+    has_announcement,
     to_board,
 )
 
@@ -121,3 +123,11 @@ def test_bytes_that_only_seem_to_be_frames_are_not_all_checked(places: list[int]
 def test_a_frame_that_is_too_long_is_output() -> None:
     head = HEAD.pack(CONTENT, 1, MAX_PAYLOAD_BYTES + 1, 0)
     assert FrameReader().feed(MARK + head + b"text") == [MARK + head + b"text"]
+
+
+@given(before=OUTPUT, text=st.binary(max_size=40), after=OUTPUT)
+def test_an_announcement_is_found_in_any_output_once_it_is_whole(before: bytes, text: bytes, after: bytes) -> None:
+    announcement = encode(ANNOUNCEMENT, 0, text)
+    too_long = MARK + HEAD.pack(ANNOUNCEMENT, 0, MAX_PAYLOAD_BYTES + 1, 0)
+    assert has_announcement(before + too_long + announcement + after)
+    assert not has_announcement(before + too_long + announcement[:-1])
