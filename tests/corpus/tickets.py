@@ -278,6 +278,26 @@ DESCRIPTORS = [
     Case("a device that is not there", [b"dem", b"/a.csv"], UnknownName, "no such device"),
 ]
 
+# Writes: a request, and the name of the table that comes with it (`TABLES` of the test).
+WRITES = [
+    Case("nothing", (b"", "numbers"), RequestError, "not JSON"),
+    Case("bytes that are not UTF-8", (b"\xff{}", "numbers"), RequestError, "not UTF-8"),
+    Case("a byte too many", (b" " * (MAX_REQUEST_BYTES + 1), "numbers"), RequestError, "are allowed"),
+    Case("an unknown device", (ask(device="dem", path="/new.csv"), "numbers"), UnknownName, "dem: no such device"),
+    Case(
+        "a folder that is not there",
+        (ask(path="/none/new.csv"), "numbers"),
+        FileMissing,
+        "demo:/none/new.csv: no such file",
+    ),
+    Case("the root folder", (ask(path="/", format="csv"), "numbers"), RequestError, "root folder"),
+    Case("lists as CSV", (file(), "lists"), DataError, "column n"),
+    Case("a null in a record", (packed("<H", "n"), "nulls"), DataError, "column n: a packed record can not hold null"),
+    Case("no bytes", (file(format="raw"), "numbers"), DataError, "raw needs a column data"),
+    Case("a name of 256 characters", (ask(path="/" + "n" * 252 + ".csv"), "numbers"), DeviceError, "name is too long"),
+    Case("something that takes nothing", (ask("device.listing"), "numbers"), RequestError, "cannot be written"),
+]
+
 # What is to be listed.
 CRITERIA = [
     Case("a glob that is not UTF-8", b"\xff*", RequestError, "criteria: not UTF-8"),
@@ -354,6 +374,7 @@ PROTOBUF = [
 CASES = {
     "tickets": UNREADABLE + REFUSED,
     "path descriptors": DESCRIPTORS,
+    "writes": WRITES,
     "criteria": CRITERIA,
     "action bodies": ACTIONS,
     "protobuf bodies": PROTOBUF,

@@ -1,4 +1,4 @@
-"""Tables of every Arrow type, written to a board and read back, by Flight and by HTTP.
+"""Tables of every Arrow type, written to a board and read back.
 
 `OUTCOMES` says for each type and format which of these is right: the table comes back equal by value (`same`; `null`:
 with null for NaN and infinities), or the write is refused with an error that names the column and its type, and the
@@ -9,33 +9,16 @@ from __future__ import annotations
 
 import contextlib
 import decimal
-import io
 import math
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from prometheus_client import CollectorRegistry
 
-from fastflight.access.actions import Actions
-from fastflight.concurrency import Shard, Shards
-from fastflight.device import Inventory
-from fastflight.gateway import Backend, application
-from fastflight.runtime.stream_registry import StreamRegistry
-from fastflight.server import FlightServer
-from fastflight.service import Catalog
-from fastflight.sources import device_actions, device_sources
-from fastflight.sources.state_actions import state_actions
+from .conftest import BoardServer
 
-from ..gateway.asgi_client import HERE, Answered, ask, scope
-from .conftest import SOON, BoardServer
-
-ARROW = ((b"content-type", b"application/vnd.apache.arrow.stream"),)
 UNITS = ("s", "ms", "us", "ns")
 INTEGERS = (pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64())
 BEFORE = b"what was there before\n"
@@ -228,54 +211,6 @@ def outcomes() -> dict[tuple[str, str], str]:
 
 OUTCOME = outcomes()
 PACKED = [name for name in TABLES if OUTCOME[name, "packed"] != "-"]
-# The edge does not look into columns. What is put as Arrow is stored as it came, and the reading finds out; files of
-# text go through the writers that Flight uses. So two of each outcome stand for all.
-BY_HTTP = []
-for _format in ("arrow", "csv", "jsonl"):
-    for _outcome in sorted(set(OUTCOME.values())):
-        BY_HTTP += [(name, _format) for name in TABLES if OUTCOME[name, _format] == _outcome][:60:30]
-
-
-@dataclass
-class FlightAndHttpEdges:
-    """One board, behind a Flight server and a gateway."""
-
-    flight: BoardServer
-    http: Callable[..., Answered]
-    folder: Path
-
-
-@pytest.fixture(scope="module")
-def edges(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FlightAndHttpEdges]:
-    folder = tmp_path_factory.mktemp("board")
-    with ExitStack() as parts:
-        shards = parts.enter_context(Shards(1))
-        inventory = parts.enter_context(Inventory({"demo": f"sim:?files={folder}&telemetry=0"}, shards=shards))
-        catalog, registry = Catalog(), StreamRegistry()
-        for source in device_sources(inventory):
-            catalog.add(source)
-        actions = device_actions(inventory)
-        server = FlightServer(catalog, actions, shards=shards, location="grpc://127.0.0.1:0", registry=registry)
-        parts.callback(server.close)
-        board = BoardServer(f"grpc://127.0.0.1:{server.port}", inventory, folder)
-        parts.callback(board.client.close)
-        shard = parts.enter_context(Shard("gateway"))
-        backend = Backend(catalog, Actions([*actions, *state_actions(registry, shards)]), registry, shards)
-        app = application(backend, CollectorRegistry())
-
-        def http(method: str, name: str, *body: bytes, query: str = "", headers: tuple[Any, ...] = ()) -> Answered:
-            asked = scope(f"/devices/demo/files/{name}", method, (HERE, *headers), query)
-            return shard.submit(ask(app, asked, *body)).result(SOON)
-
-        board.act("device.info", device="demo")
-        yield FlightAndHttpEdges(board, http, folder)
-
-
-def stream_of(table: pa.Table) -> bytes:
-    sink = io.BytesIO()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return sink.getvalue()
 
 
 def values_of(table: pa.Table) -> list[tuple[str, str, str]]:
@@ -324,34 +259,34 @@ def plain_type(type_: pa.DataType) -> pa.DataType:
     return plain_type(type_.value_type) if encoded else type_
 
 
-def read_as_text(edges: FlightAndHttpEdges, table: pa.Table, path: str) -> pa.Table:
+def read_as_text(board: BoardServer, table: pa.Table, path: str) -> pa.Table:
     """The rows of a text file, by the types of `table` where a schema can name them."""
     file = {"type": "device.file", "device": "demo", "path": path, "on_error": "fail"}
     schema = {field.name: str(plain_type(field.type)) for field in table.schema}
-    got = edges.flight.get(**file, schema=schema, columns=list(schema))
+    got = board.get(**file, schema=schema, columns=list(schema))
     if got.error is not None:  # a type that no schema can name
-        got = edges.flight.get(**file)
+        got = board.get(**file)
     assert got.error is None, got.error
     return got.table
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_by_flight(edges: FlightAndHttpEdges, name: str) -> None:
+def test_a_table_comes_back_or_is_refused(board: BoardServer, name: str) -> None:
     table = TABLES[name]
     for format_ in ("arrow", "csv", "jsonl"):
         path = f"/t.{format_}"
-        (edges.folder / path[1:]).write_bytes(BEFORE)
-        put = edges.flight.put(table, {"type": "device.file", "device": "demo", "path": path})
+        (board.folder / path[1:]).write_bytes(BEFORE)
+        put = board.put(table, {"type": "device.file", "device": "demo", "path": path})
         if OUTCOME[name, format_] == "refused":
             assert isinstance(put.error, pa.ArrowInvalid), (format_, put.error)
             check_refusal(table, str(put.error))
-            assert (edges.folder / path[1:]).read_bytes() == BEFORE
+            assert (board.folder / path[1:]).read_bytes() == BEFORE
             continue
         assert put.error is None, (format_, put.error)
         assert (put.last["done"], put.last["rows"]) == (True, table.num_rows)
-        check_file(edges, table if OUTCOME[name, format_] == "same" else without_nan(table), path, format_)
+        check_file(board, table if OUTCOME[name, format_] == "same" else without_nan(table), path, format_)
     if name in PACKED:
-        check_packed(edges, name)
+        check_packed(board, name)
 
 
 def code_of(type_: pa.DataType) -> str:
@@ -368,7 +303,7 @@ def code_of(type_: pa.DataType) -> str:
     return "60s"
 
 
-def check_packed(edges: FlightAndHttpEdges, name: str) -> None:
+def check_packed(board: BoardServer, name: str) -> None:
     """By the type of the column; what has no null and a name of its own can be packed."""
     table = TABLES[name]
     # Not by a filter, which pyarrow has not for all types.
@@ -383,17 +318,17 @@ def check_packed(edges: FlightAndHttpEdges, name: str) -> None:
     plain = plain_type(column.type)
     request = {"type": "device.file", "device": "demo", "path": "/p.bin", "format": "packed", "columns": ["c"]}
     request["record"] = f"<{code_of(plain)}"
-    (edges.folder / "p.bin").write_bytes(BEFORE)
-    put = edges.flight.put(table, request)
+    (board.folder / "p.bin").write_bytes(BEFORE)
+    put = board.put(table, request)
     if OUTCOME[name, "packed"] == "refused":
         assert isinstance(put.error, pa.ArrowInvalid), put.error
         assert "column c: " in str(put.error) or "column 'c'" in str(put.error)
-        assert (edges.folder / "p.bin").read_bytes() == BEFORE
+        assert (board.folder / "p.bin").read_bytes() == BEFORE
         return
     assert put.error is None, put.error
-    got = edges.flight.get(**request, schema={"c": "string" if code_of(plain) == "60s" else str(plain)})
+    got = board.get(**request, schema={"c": "string" if code_of(plain) == "60s" else str(plain)})
     if got.error is not None:  # a type that no schema can name: as the record has it
-        got = edges.flight.get(**request)
+        got = board.get(**request)
     assert got.error is None, got.error
     if isinstance(column.type, pa.BaseExtensionType):
         column = pa.chunked_array([chunk.storage for chunk in column.chunks])
@@ -403,35 +338,11 @@ def check_packed(edges: FlightAndHttpEdges, name: str) -> None:
     assert shown(back) == shown(column)
 
 
-@pytest.mark.parametrize(("name", "format_"), BY_HTTP)
-def test_by_http(edges: FlightAndHttpEdges, name: str, format_: str) -> None:
-    table, path = TABLES[name], f"h.{format_}"
-    (edges.folder / path).write_bytes(BEFORE)
-    put = edges.http("PUT", path, stream_of(table), headers=ARROW)
-    refused = OUTCOME[name, format_] == "refused"
-    if refused and format_ != "arrow":
-        assert put.status == 422, put.body
-        check_refusal(table, put.json["text"])
-        assert (edges.folder / path).read_bytes() == BEFORE
-        return
-    assert put.status == 201, put.body
-    if format_ != "arrow":
-        check_file(edges, table if OUTCOME[name, format_] == "same" else without_nan(table), f"/{path}", format_)
-        return
-    # It is put as it is, a copy of bytes: only the reading shows that nothing can be read.
-    got = edges.http("GET", path, query="format=arrow")
-    assert got.status == (422 if refused else 200), got.body
-    if refused:
-        check_refusal(table, got.json["text"])
-    else:
-        assert values_of(pa.ipc.open_stream(got.body).read_all()) == values_of(table)
-
-
-def check_file(edges: FlightAndHttpEdges, table: pa.Table, path: str, format_: str) -> None:
+def check_file(board: BoardServer, table: pa.Table, path: str, format_: str) -> None:
     if format_ == "arrow":
-        assert values_of(edges.flight.table(type="device.file", device="demo", path=path)) == values_of(table)
+        assert values_of(board.table(type="device.file", device="demo", path=path)) == values_of(table)
         return
-    back = read_as_text(edges, table, path)
+    back = read_as_text(board, table, path)
     if format_ == "jsonl" and not table.num_rows:
         assert back.num_rows == 0  # and nothing names the columns
         return

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -14,12 +13,11 @@ import pyarrow as pa
 import pyarrow.flight as flight
 import pytest
 
-from fastflight.client import AsyncFastFlightClient, FastFlightClient
+from fastflight.client import FastFlightClient
 from fastflight.device.transfer import digest
 from fastflight.device.transfer.link import BoardLink
-from fastflight.errors import DataError, FileMissing, IncompleteWarning, UnknownName
+from fastflight.errors import IncompleteWarning
 from fastflight.protocol import Conversation
-from fastflight.service.choices import Mode
 from fastflight.service.requests import FleetFile
 from fastflight.sources import FileCache
 from tests.flight.conftest import BoardServer, board_server, command, ticket
@@ -63,12 +61,6 @@ class Fleet:
         except StopIteration:
             pass
         return pa.Table.from_batches(batches, reader.schema).replace_schema_metadata(None), told[-1], told[:-1]
-
-
-@pytest.fixture
-def mode() -> str:
-    """The default. Where the paths differ is in `test_simulated_board` and in `tests/server`."""
-    return "async"
 
 
 @pytest.fixture(scope="module")
@@ -288,40 +280,16 @@ def test_a_client_that_leaves_frees_every_device(fleet: Fleet, mode: str) -> Non
             pass
 
 
-@pytest.mark.parametrize("how", ["sync", "async"])
-def test_both_clients_read_a_fleet(fleet: Fleet, mode: Mode, how: str) -> None:
+def test_the_client_warns_of_a_device_that_could_not_be_read(fleet: Fleet) -> None:
     (fleet.folder / "lab-1" / "t.csv").unlink()
-
-    async def aread() -> tuple[pa.Table, Any, pa.Table, Any]:
-        async with AsyncFastFlightClient(fleet.location) as client:
-            async with await client.read_fleet("lab-*", "/t.csv", mode=mode, ordered=True) as stream:
-                whole = await stream.to_arrow()
-            request = FleetFile(devices="lab-*", path="/t.csv", mode=mode)
-            async with await client.read_parallel(request) as parts:
-                assert list(stream.failed) == ["lab-1"]
-                return whole, stream.summary, await parts.to_arrow(), parts.summary
-
-    def read() -> tuple[pa.Table, Any, pa.Table, Any]:
-        with FastFlightClient(fleet.location) as client:
-            with client.read_fleet("lab-*", "/t.csv", mode=mode, ordered=True) as stream:
-                whole = stream.to_arrow()
-            with client.read_parallel(FleetFile(devices="lab-*", path="/t.csv", mode=mode)) as parts:
-                assert list(stream.failed) == ["lab-1"]
-                return whole, stream.summary, parts.to_arrow(), parts.summary
-
-    with pytest.warns(IncompleteWarning, match="1 device could not be read: lab-1: no such file") as warned:
-        whole, summary, parts, together = asyncio.run(aread()) if how == "async" else read()
-    assert len(warned) == 2
-    for told in (summary, together):
-        assert [(failed["device"], failed["code"]) for failed in told["failed"]] == [("lab-1", "device.file_missing")]
-        assert told["rows"] == 4
-    assert whole["device"].to_pylist() == ["lab-0", "lab-0", "lab-2", "lab-2"]
-    assert parts.equals(whole)
     with FastFlightClient(fleet.location) as client:
-        with refused(FileMissing, where="lab-1:/t.csv"):
-            client.read_fleet("lab-*", "/t.csv", mode=mode, on_error="fail").to_arrow()
-        with pytest.raises(UnknownName):
-            client.read_fleet("x*", "/t.csv", mode=mode)
-        with pytest.raises(DataError, match="'device'"):
-            fleet.put({"lab-0": "device\nx\n"}, "own.csv")
-            client.read_fleet("lab-0", "/own.csv", mode=mode)
+        with pytest.warns(IncompleteWarning, match="1 device could not be read: lab-1: no such file") as warned:
+            stream = client.read_fleet("lab-*", "/t.csv", ordered=True)
+            whole = stream.to_arrow()
+            parts = client.read_parallel(FleetFile(devices="lab-*", path="/t.csv"))
+            assert parts.to_arrow().equals(whole)
+    assert len(warned) == 2
+    assert whole["device"].to_pylist() == ["lab-0", "lab-0", "lab-2", "lab-2"]
+    for read in (stream, parts):
+        assert list(read.failed) == ["lab-1"]
+        assert (read.summary["rows"], read.summary["failed"][0]["code"]) == (4, "device.file_missing")

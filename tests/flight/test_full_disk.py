@@ -11,23 +11,9 @@ from fastflight.cli.main import app
 from fastflight.client import FastFlightClient
 from fastflight.errors import FastFlightError, RequestError, StorageFull
 from fastflight.log import Store
-from fastflight.sources import recorder as recorder_module
-from tests.flight.test_recordings import RECORDING, SESSION, messages, recording
 from tests.log.rows import batch_of, numbers
 from tests.support.servers import serving
 from tests.support.small_disk import BLOCK_BYTES, SmallDisk
-
-
-def test_the_disk_is_full_and_has_room_again(small_disk: SmallDisk) -> None:
-    (small_disk.folder / "before").write_bytes(b"x" * BLOCK_BYTES)
-    small_disk.fill()
-    assert small_disk.free() == 0
-    with pytest.raises(OSError, match="No space left"):
-        (small_disk.folder / "more").write_bytes(b"x")
-    small_disk.empty()
-    (small_disk.folder / "more").write_bytes(b"x" * BLOCK_BYTES)
-    small_disk.fill(2 * BLOCK_BYTES)
-    assert small_disk.free() == 2 * BLOCK_BYTES
 
 
 @pytest.mark.parametrize("room", [0, BLOCK_BYTES])
@@ -49,32 +35,6 @@ def test_what_was_acknowledged_is_there_and_numbers_go_on(small_disk: SmallDisk,
         small_disk.fill()
     with Store(small_disk.folder / "kept", sync_ms=0) as store:  # opened while it is full
         assert numbers(store.log("demo").read()) == set(range(reached))
-
-
-def test_live_rows_go_on_and_the_recording_catches_up(
-    small_disk: SmallDisk, monkeypatch: pytest.MonkeyPatch, mode: str
-) -> None:
-    monkeypatch.setattr(recorder_module, "LAST_RETRY_SECONDS", 0.01)
-    monkeypatch.setattr(recorder_module, "FIRST_RETRY_SECONDS", 0.01)
-    with recording(small_disk.folder / "kept") as (board, _):
-        live = messages(board, **SESSION, mode=mode)
-        said: list[str] = []
-        number = -1
-        for rows, note in live:
-            for row in rows:
-                assert row["seq"] == number + 1 or number == -1
-                number = row["seq"]
-            if "recording" in note:
-                said.append(note["recording"])
-                small_disk.empty()
-            elif rows and not said:
-                small_disk.fill()
-            if len(said) == 2 and rows:
-                break
-        live.close()
-        assert "no room on the disk" in said[0] and said[1] == "recording"
-        board.act("recording.stop", device="demo")
-        assert board.table(**RECORDING, to_seq=number)["seq"].to_pylist() == list(range(number + 1))
 
 
 def test_a_copy_leaves_the_old_file(small_disk: SmallDisk, tmp_path: Path) -> None:

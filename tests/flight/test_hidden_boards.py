@@ -21,7 +21,6 @@ from fastflight.service import Catalog, encode
 from fastflight.service.requests import FleetFile
 from fastflight.sources import device_actions, device_sources
 from fastflight_benchmark import mock
-from tests.support.refusals import refused
 
 from .conftest import SOON
 
@@ -128,23 +127,3 @@ def test_a_fleet_is_described_and_read_from_ones_own(guarded: GuardedBoards) -> 
     table = guarded.client.do_get(info.endpoints[0].ticket, options).read_all()
     assert set(table.column("device").to_pylist()) == {"lab-1"}
     assert guarded.asked() == {"lab-1"}
-
-
-@pytest.mark.parametrize("who", ["nobody's", "admin"])
-def test_who_may_not_is_refused_before_the_board_is_asked(guarded: GuardedBoards, who: str) -> None:
-    options = guarded.options[who]
-    for keys in ('"type": "device.file", "path": "/x"', '"type": "device.listing"', '"type": "device.tree"'):
-        request = f'{{{keys}, "device": "bench"}}'.encode()
-        descriptor = flight.FlightDescriptor.for_command(request)
-        for call in (guarded.client.get_flight_info, guarded.client.get_schema):
-            with refused(KeyError, code="request.unknown_name", where="bench"):
-                call(descriptor, options)
-        with refused(KeyError, code="request.unknown_name", where="bench"):
-            guarded.client.do_get(flight.Ticket(request), options).read_all()
-    for action in ("device.info", "file.stat", "file.hash"):
-        body = b'{"device": "bench"}' if action == "device.info" else b'{"device": "bench", "path": "/x"}'
-        with refused(KeyError, code="request.unknown_name", where="bench"):
-            list(guarded.client.do_action(flight.Action(action, body), options))
-    for name in ("devices", "identity", "health"):
-        list(guarded.client.do_action(flight.Action(name, b""), options))
-    assert guarded.asked() == set()

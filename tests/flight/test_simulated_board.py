@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -253,17 +252,6 @@ def test_actions(board: BoardServer) -> None:
     assert board.act("stats")[0]["sources"]["device.file"]["rows"] == read + samples.EVENTS
 
 
-def test_reading_while_the_board_prints(serve: Serve, tmp_path: Path, mode: str) -> None:
-    board = serve(simulated(tmp_path).replace("telemetry=0", "telemetry=100"))
-    for _ in range(3):
-        got = board.get(type="device.file", device="demo", path="/readings.csv", mode=mode)
-        assert got.error is None and got.trailer is not None
-        assert got.trailer["sha256"] == sha256(samples.readings())
-    data = pa.table({"n": range(2000)})
-    assert board.put(data, {**FILE, "path": "/n.csv", "mode": mode}).error is None
-    assert board.table(type="device.file", device="demo", path="/n.csv", mode=mode).equals(data)
-
-
 @pytest.mark.parametrize("keys", [
     # Without a schema the whole file would be read first, to find the types.
     {"type": "device.file", "path": "/long.csv", "batch_rows": 10, "flush_ms": 0, "schema": {"a": "int8", "b": "int8"}},
@@ -283,29 +271,3 @@ def test_a_reader_that_leaves_frees_the_device(
     assert board.exec("print('free')") == "free\n"
     until(lambda: not board.act("stats")[0]["open"])  # it has given the device back, and is not over yet
     assert board.act("stats")[0]["cancelled"] == 1
-
-
-def test_eight_clients_take_turns(board: BoardServer) -> None:
-    start = threading.Barrier(8)
-
-    def read(number: int) -> str:
-        mode = ("sync", "async")[number % 2]
-        with flight.connect(board.location) as client:
-            start.wait(SOON)
-            if number < 6:
-                request = ticket(type="device.file", device="demo", path="/readings.csv", mode=mode)
-                return str(client.do_get(request).read_all().num_rows)
-            table = pa.table({"n": [number] * 100})
-            descriptor = command(type="device.file", device="demo", path=f"/{number}.csv", mode=mode)
-            writer, reader = client.do_put(descriptor, table.schema)
-            with writer:
-                writer.write_table(table)
-                writer.done_writing()
-                while (ack := reader.read()) is not None:
-                    last = json.loads(ack.to_pybytes())
-            return str(last["rows"])
-
-    with ThreadPoolExecutor(8) as pool:
-        assert list(pool.map(read, range(8))) == ["10000"] * 6 + ["100"] * 2
-    for number in (6, 7):
-        assert (board.folder / f"{number}.csv").read_bytes() == b"n\n" + f"{number}\n".encode() * 100

@@ -42,12 +42,6 @@ def files_in(rows: pa.Table) -> dict[str, bytes]:
     return files
 
 
-@pytest.fixture
-def mode() -> str:
-    """The default. Where the paths differ is in `test_simulated_board` and in `tests/server`."""
-    return "async"
-
-
 def test_a_tree_goes_there_and_back(board: BoardServer, mode: str) -> None:
     put = board.put(rows_of(FILES), {**TREE, "mode": mode}, chunk=3)
     assert put.error is None

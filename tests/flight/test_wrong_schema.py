@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 import threading
@@ -14,7 +13,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pytest
 
-from fastflight.client import AsyncFastFlightClient, FastFlightClient
+from fastflight.client import FastFlightClient
 from fastflight.concurrency import Shards
 from fastflight.errors import IncompleteWarning
 from fastflight.simulator import samples
@@ -102,17 +101,6 @@ def test_a_session_whose_lines_do_not_fit_says_so(boards: BoardServer) -> None:
     assert told["mostly_rejected"]["fitting"] == 0
     assert sorted(told["mostly_rejected"]) == ["fitting", "reason", "rows", "seq"]
     assert "the row has 4 cells, the header has 1" in told["mostly_rejected"]["reason"]
-
-
-def test_the_asynchronous_client_warns(boards: BoardServer) -> None:
-    with pytest.warns(IncompleteWarning, match="is not timestamp"):
-        assert asyncio.run(read_async(boards.location, **WRONG)) == 10_000
-
-
-async def read_async(location: str, **arguments: Any) -> int:
-    async with AsyncFastFlightClient(location) as client:
-        async with await client.read("demo", **arguments) as stream:
-            return int((await stream.to_arrow()).num_rows)
 
 
 def test_a_short_file_of_which_nothing_fits_warns_at_its_end(boards: BoardServer) -> None:

@@ -17,7 +17,7 @@ import structlog
 
 from fastflight.access.action import Body
 from fastflight.concurrency import Shards
-from fastflight.errors import BusyError, DataError, DeviceException, FileMissing, TransportTimeout
+from fastflight.errors import BusyError, DataError, DeviceException, TransportTimeout
 from fastflight.runtime.admission import DEFAULT_LIMITS, Limits
 from fastflight.runtime.stream import Stream
 from fastflight.runtime.stream_registry import StreamRegistry
@@ -38,14 +38,10 @@ SCHEMA = pa.schema([("n", pa.int64())])
 
 ERRORS: dict[str, BaseException] = {
     "busy": BusyError("in use", holder="a bridge", where="demo", hint="Wait"),
-    "missing": FileMissing("no such file", where="demo:/x.csv"),
     "data": DataError("bad row"),
     "timeout": TransportTimeout("silent", where="demo"),
     "device": DeviceException("it raised", kind="ValueError", traceback="Traceback (on the board)", where="demo"),
-    "long": DeviceException("é" * 50_000, kind="ValueError", traceback="é" * 50_000),
     "bug": ZeroDivisionError("secret text"),
-    "cancelled": asyncio.CancelledError(),
-    "exit": SystemExit(2),
 }
 
 

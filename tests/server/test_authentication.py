@@ -200,15 +200,6 @@ def test_a_load_balancer_asks_without_a_proof_how_the_server_is(
         assert act(client, showing(authorization), "health") == [b'{"status": "serving"}']
 
 
-def test_what_has_expired_is_good_for_nothing() -> None:
-    with guarded() as server, server.client() as client:
-        options = showing(f"Bearer {server.desk.issue('ada', 'read:demo', expires=LATER)}")
-        assert list(client.list_actions(options))
-        server.desk.now = LATER.timestamp()
-        with pytest.raises(flight.FlightUnauthenticatedError):
-            list(client.list_actions(options))
-
-
 @pytest.mark.usefixtures("lively")
 @pytest.mark.parametrize("ending", ["revoked", "expired", "narrowed"])
 def test_a_stream_ends_when_what_it_began_with_holds_no_more(ending: str, mode: str) -> None:
@@ -301,30 +292,6 @@ def with_certificate(certificate: trustme.LeafCert | None) -> dict[str, Any]:
         return {"tls_root_certs": CA.cert_pem.bytes()}
     chain, key = pem(certificate)
     return {"tls_root_certs": CA.cert_pem.bytes(), "cert_chain": chain, "private_key": key}
-
-
-def test_a_certificate_is_known_by_its_first_alternative_name_or_else_its_common_name() -> None:
-    with guarded(tls(CA)) as server:
-        granted = scopes(["read:demo"])
-        server.desk.change(Book(certificates=(Certificate("ada@example.org", granted), Certificate("lab", granted))))
-        ticket = flight.Ticket(b'{"type": "trial", "device": "demo"}')
-        known = [CA.issue_cert("ada@example.org", common_name="someone"), CA.issue_cert(common_name="lab")]
-        for certificate in known:
-            with server.client(**with_certificate(certificate)) as client:
-                assert client.do_get(ticket, showing(None)).read_all().num_rows == 3
-                with pytest.raises(flight.FlightUnauthorizedError, match="(ada@example.org|lab) may not write here"):
-                    put(client, showing(None), device="demo")
-        others = [
-            CA.issue_cert("bob@example.org", "ada@example.org", common_name="lab"),
-            CA.issue_cert("bob@example.org", common_name="ada@example.org"),
-        ]
-        for certificate in others:
-            with server.client(**with_certificate(certificate)) as client:
-                for name, call in EVERY_CALL.items():
-                    if name != "handshake":  # without tokens there is none
-                        with pytest.raises(pa.ArrowException, match="has no valid token or certificate"):
-                            call(client, showing(None))
-                assert act(client, showing(None), "health") == [b'{"status": "serving"}']
 
 
 def test_without_a_certificate_of_the_ca_nobody_comes_as_far_as_a_call() -> None:

@@ -76,21 +76,6 @@ def corrupt() -> pa.RecordBatch:
     return pa.record_batch([strings], names=["text"])
 
 
-def test_a_batch_with_bad_offsets_is_refused_and_the_server_lives_on(running: TrialServer, mode: str) -> None:
-    batch = corrupt()
-    batch.validate()  # what is wrong is seen only by a full validation
-    writer, reader = running.client.do_put(command(type="trial", mode=mode), batch.schema)
-    with pytest.raises(pa.ArrowInvalid, match="a batch is corrupt"):
-        writer.write_batch(batch)
-        writer.done_writing()
-        acks(reader)
-        writer.close()
-    assert running.trials.taken == []
-    assert running.trials.broke_off == ["DataError"]
-    assert running.settled()
-    assert running.client.do_get(flight.Ticket(b'{"type": "trial"}')).read_all().num_rows == 3
-
-
 def test_a_refusal_waits_for_no_word_of_a_client_that_waits_for_one(
     running: TrialServer, mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
