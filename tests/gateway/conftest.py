@@ -20,9 +20,8 @@ from fastflight.runtime.stream_registry import StreamRegistry
 from fastflight.service import Catalog
 from fastflight.sources.state_actions import server_metrics, state_actions
 from fastflight_benchmark import mock
-from tests.support.function_source import FunctionSource
 
-from ..server.conftest import SOON, Trial, Trials, lively
+from ..server.conftest import SOON, Trials, lively
 from .browsing import launched
 
 T = TypeVar("T")
@@ -54,7 +53,7 @@ def running() -> Iterator[TrialGateway]:
     trials = Trials()
     catalog = Catalog()
     catalog.add(mock.SOURCE)
-    catalog.add(FunctionSource(Trial, read=trials.read, aread=trials.aread, write=trials.write, awrite=trials.awrite))
+    catalog.add(trials.source)
     registry = StreamRegistry()
     with Shards(1, "device") as shards, Shard("gateway") as shard:
         devices = Action("devices", "None.", EmptyBody, lambda _: [])

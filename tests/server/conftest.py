@@ -17,7 +17,7 @@ import structlog
 
 from fastflight.access.action import Body
 from fastflight.concurrency import Shards
-from fastflight.errors import BusyError, DataError, DeviceException, TransportTimeout
+from fastflight.errors import BusyError, DataError, DeviceException, FileMissing, TransportTimeout
 from fastflight.runtime.admission import DEFAULT_LIMITS, Limits
 from fastflight.runtime.stream import Stream
 from fastflight.runtime.stream_registry import StreamRegistry
@@ -27,7 +27,7 @@ from fastflight.service import Catalog, DataSource
 from fastflight.service.requests import Demands, Request, Verb
 from fastflight.service.source import Acknowledge, Batches, Noted, Progress, Reading, Summary
 from fastflight_benchmark import mock
-from tests.support.function_source import FunctionSource
+from tests.support.function_source import FunctionSource, sync_write
 from tests.support.waiting import until
 
 # For waits that end as soon as something happens; reached only when it does not.
@@ -38,10 +38,14 @@ SCHEMA = pa.schema([("n", pa.int64())])
 
 ERRORS: dict[str, BaseException] = {
     "busy": BusyError("in use", holder="a bridge", where="demo", hint="Wait"),
+    "missing": FileMissing("no such file", where="demo:/x.csv"),
     "data": DataError("bad row"),
     "timeout": TransportTimeout("silent", where="demo"),
     "device": DeviceException("it raised", kind="ValueError", traceback="Traceback (on the board)", where="demo"),
+    "long": DeviceException("é" * 50_000, kind="ValueError", traceback="é" * 50_000),
     "bug": ZeroDivisionError("secret text"),
+    "cancelled": asyncio.CancelledError(),
+    "exit": SystemExit(2),
 }
 
 
@@ -85,6 +89,12 @@ class Trials:
     broke_off: list[str] = field(default_factory=list)
     # Called when a write has broken off.
     ended: Callable[[], object] = lambda: None
+
+    @property
+    def source(self) -> FunctionSource:
+        return FunctionSource(
+            Trial, read=self.read, aread=self.aread, write=sync_write(self.awrite), awrite=self.awrite
+        )
 
     def schema(self, request: Trial) -> pa.Schema:
         if request.dictionary:
@@ -141,18 +151,6 @@ class Trials:
         finally:
             await asyncio.sleep(0)
             self.closed.set()
-
-    def write(
-        self, request: Trial, schema: pa.Schema, batches: Iterator[pa.RecordBatch], acknowledge: Acknowledge
-    ) -> Summary:
-        rows = 0
-        try:
-            for batch in batches:
-                rows = self._take(request, batch, rows, acknowledge)
-        except BaseException as error:
-            self._broke_off(error)
-            raise
-        return {"rows": rows, "bytes": 8 * rows, "sha256": "abc"}
 
     async def awrite(
         self, request: Trial, schema: pa.Schema, batches: AsyncIterator[pa.RecordBatch], acknowledge: Acknowledge
@@ -249,8 +247,7 @@ def trial_server(
     trials = Trials()
     catalog = Catalog()
     catalog.add(mock.SOURCE)
-    told = FunctionSource(Trial, read=trials.read, aread=trials.aread, write=trials.write, awrite=trials.awrite)
-    catalog.add(trial or told)
+    catalog.add(trial or trials.source)
     greet = Action("greet", "Says hello.", Greeting, lambda body: [{"said": f"hello {body.name}"}])
     shards = Shards(2, "test").start()
     scheme = "grpc" if tls is None else "grpc+tls"

@@ -21,7 +21,7 @@ from fastflight.errors import Stopped
 from fastflight.runtime.admission import SILENT_SECONDS, Limits
 from fastflight.server.deadlines import GRACE_SECONDS
 from fastflight.service.source import Acknowledge, AsyncIncoming, Batches, Progress, Reading, Summary
-from tests.support.function_source import FunctionSource
+from tests.support.function_source import FunctionSource, sync_write
 from tests.support.waiting import until
 
 from .conftest import SCHEMA, SOON, Later, Trial, TrialServer, trial_server
@@ -121,11 +121,6 @@ def test_a_stream_that_is_ended_from_outside_frees_its_device_though_its_client_
 def test_who_waits_for_a_slow_device_is_not_silent(mode: str) -> None:
     """The client has sent what it has; it is the board that takes its time."""
 
-    def write(request: Trial, schema: pa.Schema, batches: Iterator[pa.RecordBatch], acknowledge: object) -> Summary:
-        rows = sum(batch.num_rows for batch in batches)
-        Later(running).after(2 * SILENT_SECONDS)
-        return {"rows": rows}
-
     async def awrite(
         request: Trial, schema: pa.Schema, batches: AsyncIterator[pa.RecordBatch], acknowledge: object
     ) -> Summary:
@@ -133,7 +128,7 @@ def test_who_waits_for_a_slow_device_is_not_silent(mode: str) -> None:
         await asyncio.to_thread(Later(running).after, 2 * SILENT_SECONDS)
         return {"rows": rows}
 
-    with trial_server(trial=FunctionSource(Trial, write=write, awrite=awrite)) as running:
+    with trial_server(trial=FunctionSource(Trial, write=sync_write(awrite), awrite=awrite)) as running:
         writer, reader = running.client.do_put(command(type="trial", mode=mode), SCHEMA)
         with writer:
             writer.write_batch(BATCH)
@@ -144,19 +139,6 @@ def test_who_waits_for_a_slow_device_is_not_silent(mode: str) -> None:
 def test_who_waits_for_word_of_what_it_sent_is_not_silent(mode: str) -> None:
     """Our own client waits so before it says that it was all."""
     took, stored, broke_off = threading.Event(), threading.Event(), threading.Event()
-
-    def write(
-        request: Trial, schema: pa.Schema, batches: Iterator[pa.RecordBatch], acknowledge: Acknowledge
-    ) -> Summary:
-        try:
-            for batch in batches:
-                took.set()
-                stored.wait(SOON)
-                acknowledge(Progress(batch.num_rows, 0))
-        except Stopped:
-            broke_off.set()
-            raise
-        return {}
 
     async def awrite(
         request: Trial, schema: pa.Schema, batches: AsyncIterator[pa.RecordBatch], acknowledge: Acknowledge
@@ -171,7 +153,7 @@ def test_who_waits_for_word_of_what_it_sent_is_not_silent(mode: str) -> None:
             raise
         return {}
 
-    with trial_server(trial=FunctionSource(Trial, write=write, awrite=awrite)) as running:
+    with trial_server(trial=FunctionSource(Trial, write=sync_write(awrite), awrite=awrite)) as running:
         writer, reader = running.client.do_put(command(type="trial", mode=mode), SCHEMA)
         writer.write_batch(BATCH)
         assert took.wait(SOON)
@@ -196,14 +178,6 @@ def test_who_waits_for_word_of_one_that_passes_it_on_is_not_silent_either(mode: 
     took: list[Acknowledge] = []
     has_it = threading.Event()
 
-    def write(
-        request: Trial, schema: pa.Schema, batches: Iterator[pa.RecordBatch], acknowledge: Acknowledge
-    ) -> Summary:
-        for _ in batches:
-            took.append(acknowledge)
-            has_it.set()
-        return {}
-
     async def awrite(
         request: Trial, schema: pa.Schema, batches: AsyncIterator[pa.RecordBatch], acknowledge: Acknowledge
     ) -> Summary:
@@ -212,7 +186,7 @@ def test_who_waits_for_word_of_one_that_passes_it_on_is_not_silent_either(mode: 
             has_it.set()
         return {}
 
-    with trial_server(trial=FunctionSource(Trial, write=write, awrite=awrite)) as running:
+    with trial_server(trial=FunctionSource(Trial, write=sync_write(awrite), awrite=awrite)) as running:
         writer, reader = running.client.do_put(command(type="trial", mode=mode), SCHEMA)
         with writer:
             writer.write_batch(BATCH)

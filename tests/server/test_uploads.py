@@ -23,7 +23,7 @@ from fastflight.errors import DataError, Stopped
 from fastflight.server import uploads
 from fastflight.server.incoming import ABORT, MAX_APP_METADATA_BYTES, Incoming
 from fastflight.service.source import Acknowledge, Progress, Summary
-from tests.support.function_source import FunctionSource
+from tests.support.function_source import FunctionSource, sync_write
 from tests.support.refusals import refused
 
 from .conftest import SCHEMA, SOON, Trial, TrialServer, trial_server
@@ -211,13 +211,6 @@ def test_one_that_is_ended_while_its_rows_wait_is_not_a_shorter_one(mode: str, m
         finally:
             ended.set()
 
-    def write(request: Trial, schema: pa.Schema, batches: Iterator[pa.RecordBatch], acknowledge: object) -> Summary:
-        with telling():
-            for _ in batches:
-                took.append("a batch")
-                stopped.wait(SOON)
-        return {}
-
     async def awrite(
         request: Trial, schema: pa.Schema, batches: AsyncIterator[pa.RecordBatch], acknowledge: object
     ) -> Summary:
@@ -228,7 +221,7 @@ def test_one_that_is_ended_while_its_rows_wait_is_not_a_shorter_one(mode: str, m
         return {}
 
     monkeypatch.setattr(Channel, "finish", finished)
-    with trial_server(trial=FunctionSource(Trial, write=write, awrite=awrite)) as running:
+    with trial_server(trial=FunctionSource(Trial, write=sync_write(awrite), awrite=awrite)) as running:
         writer, _ = running.client.do_put(command(type="trial", mode=mode), SCHEMA)
         for _ in range(3):
             writer.write_batch(BATCH)
@@ -248,17 +241,6 @@ def test_a_writer_that_needs_longer_than_it_is_given_ends_by_itself(mode: str, m
     monkeypatch.setattr("fastflight.server.uploads.ABORT_SECONDS", 0.0)
     go_on, cleaned = threading.Event(), threading.Event()
 
-    def write(
-        request: Trial, schema: pa.Schema, batches: Iterator[pa.RecordBatch], acknowledge: Acknowledge
-    ) -> Summary:
-        try:
-            for batch in batches:
-                acknowledge(Progress(batch.num_rows, 0))
-            return {}
-        finally:
-            go_on.wait(SOON)
-            cleaned.set()
-
     async def awrite(
         request: Trial, schema: pa.Schema, batches: AsyncIterator[pa.RecordBatch], acknowledge: Acknowledge
     ) -> Summary:
@@ -270,7 +252,7 @@ def test_a_writer_that_needs_longer_than_it_is_given_ends_by_itself(mode: str, m
             await unbroken(asyncio.to_thread(go_on.wait, SOON))
             cleaned.set()
 
-    with trial_server(trial=FunctionSource(Trial, write=write, awrite=awrite)) as running:
+    with trial_server(trial=FunctionSource(Trial, write=sync_write(awrite), awrite=awrite)) as running:
         writer, reader = running.client.do_put(command(type="trial", mode=mode), SCHEMA)
         writer.write_batch(BATCH)
         assert reader.read() is not None
