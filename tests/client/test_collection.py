@@ -17,7 +17,6 @@ from fastflight.client.answers import Digest, Entry
 from fastflight.client.collected_part import as_parquet
 from fastflight.client.collection import Collection
 from fastflight.client.collector import ADOPT_SECONDS, Collector
-from fastflight.client.local_names import local_folder
 from fastflight.errors import DataError, DeviceError, IncompleteWarning, RequestError, TransportError
 
 LINES = [f"{number},21.5\n" for number in range(400)]
@@ -261,16 +260,6 @@ def test_without_a_digest_nothing_is_removed(
     with pytest.raises((DataError, DeviceError)):
         Collection(board, "/log.csv", folder).run()
     assert (files / f"log.csv.0000001-{ID}").read_text() == "".join(LINES[:100])
-
-
-def test_logs_with_similar_paths_have_folders_of_their_own(board: LocalBoard, files: Path, tmp_path: Path) -> None:
-    (files / "logs").mkdir()
-    (files / "logs/a.csv").write_text("".join(LINES[:10]))
-    (files / "logs-a.csv").write_text("".join(LINES[10:20]))
-    folders = [local_folder(tmp_path / "stored", BOARD, path) for path in ("/logs/a.csv", "/logs-a.csv")]
-    for folder, path in zip(folders, ("/logs/a.csv", "/logs-a.csv"), strict=True):
-        Collection(board, path, folder).run()
-    assert [stored(folder) for folder in folders] == [LINES[:10], LINES[10:20]]
 
 
 def test_parts_become_parquet_and_lines_that_are_no_rows_stay(board: LocalBoard, files: Path, tmp_path: Path) -> None:

@@ -12,14 +12,13 @@ from typing import Any
 
 import pytest
 
-from fastflight.app.local_board import PluggedBoard
+from fastflight.app.local_board import LocalBoard, PluggedBoard
 from fastflight.client import AsyncFastFlightClient, Copied, CopiedTree, FastFlightClient
 from fastflight.client.cancel_scope import CancelScope
 from fastflight.client.server_board import ServerBoard
 from fastflight.errors import BusyError, DataError, FileMissing, RequestError, Stopped
 from fastflight.service.requests import Request
 from tests.support.folders import files_below
-from tests.support.refusals import refused
 from tests.support.servers import serving
 
 CONTENT = bytes(range(256)) * 400
@@ -73,6 +72,12 @@ def do(request: pytest.FixtureRequest, location: str, no_server: PluggedBoard) -
     yield call
 
 
+@pytest.fixture
+def local(no_server: PluggedBoard) -> LocalBoard:
+    """One of the boards, for what does not depend on the way to it."""
+    return no_server.board()
+
+
 class CopyInterrupted(Exception):
     """What a test breaks a copy off with."""
 
@@ -99,31 +104,24 @@ def test_a_file_goes_there_and_back(do: Call, board: Path, tmp_path: Path) -> No
     assert sorted(path.name for path in tmp_path.iterdir()) == ["back.bin", "here.bin"]
 
 
-def test_put_goes_on_where_it_broke_off(do: Call, board: Path, tmp_path: Path) -> None:
+def test_put_goes_on_where_it_broke_off_unless_the_file_has_changed(do: Call, board: Path, tmp_path: Path) -> None:
     here = tmp_path / "here.bin"
-    here.write_bytes(CONTENT)
-    with pytest.raises(CopyInterrupted):
-        do("put_file", "demo", "/new.bin", here, progress=breaking)
-    assert not (board / "new.bin").exists()
-    told: list[tuple[int, int]] = []
-    copied = do("put_file", "demo", "/new.bin", here, resuming=lambda *given: told.append(given))
-    assert 16_384 <= copied.resumed_at < len(CONTENT)
-    assert told == [(copied.resumed_at, len(CONTENT))]
-    assert (board / "new.bin").read_bytes() == CONTENT
-    (board / "new.bin").unlink()
+    resumed: list[tuple[int, int]] = []
+    for content, is_new in ((CONTENT, False), (CONTENT[::-1], True)):
+        here.write_bytes(CONTENT)
+        with pytest.raises(CopyInterrupted):
+            do("put_file", "demo", "/new.bin", here, progress=breaking)
+        assert not (board / "new.bin").exists()
+        here.write_bytes(content)
+        copied = do("put_file", "demo", "/new.bin", here, resuming=lambda *at: resumed.append(at))
+        assert copied.resumed_at == 0 if is_new else 16_384 <= copied.resumed_at < len(CONTENT)
+        assert resumed == ([] if is_new else [(copied.resumed_at, len(CONTENT))])
+        assert (board / "new.bin").read_bytes() == content
+        (board / "new.bin").unlink()
+        resumed.clear()
 
 
-def test_put_starts_anew_when_the_file_has_changed(do: Call, board: Path, tmp_path: Path) -> None:
-    here = tmp_path / "here.bin"
-    here.write_bytes(CONTENT)
-    with pytest.raises(CopyInterrupted):
-        do("put_file", "demo", "/other.bin", here, progress=breaking)
-    here.write_bytes(CONTENT[::-1])
-    assert do("put_file", "demo", "/other.bin", here).resumed_at == 0
-    assert (board / "other.bin").read_bytes() == CONTENT[::-1]
-
-
-def test_without_resume_nothing_is_kept(do: Call, board: Path, tmp_path: Path) -> None:
+def test_a_copy_that_breaks_off_leaves_its_part_only_where_it_may_resume(do: Call, board: Path, tmp_path: Path) -> None:
     here, back = tmp_path / "here.bin", tmp_path / "back.bin"
     here.write_bytes(CONTENT)
     before = {path.name for path in board.iterdir()}
@@ -131,43 +129,31 @@ def test_without_resume_nothing_is_kept(do: Call, board: Path, tmp_path: Path) -
         do("put_file", "demo", "/never.bin", here, resume=False, progress=breaking)
     assert {path.name for path in board.iterdir()} == before
     (board / "whole.bin").write_bytes(CONTENT)
-    with pytest.raises(CopyInterrupted):
-        do("get_file", "demo", "/whole.bin", back, resume=False, progress=breaking)
-    assert [path.name for path in tmp_path.iterdir()] == ["here.bin"]
-
-
-@pytest.mark.parametrize("there", [1, 40_000, len(CONTENT)])
-def test_get_goes_on_where_it_broke_off(do: Call, board: Path, tmp_path: Path, there: int) -> None:
-    (board / "a.bin").write_bytes(CONTENT)
-    back, part = tmp_path / "back.bin", tmp_path / "back.bin.part"
     back.write_bytes(b"old")
-    part.write_bytes(CONTENT[:there])
-    told: list[tuple[int, int]] = []
-    copied = do("get_file", "demo", "/a.bin", back, resuming=lambda *given: told.append(given))
-    assert copied == Copied(len(CONTENT), SHA256, resumed_at=there)
-    assert told == [(there, len(CONTENT))]
-    assert back.read_bytes() == CONTENT
-    assert not part.exists()
+    for resume in (False, True):
+        with pytest.raises(CopyInterrupted):
+            do("get_file", "demo", "/whole.bin", back, resume=resume, progress=breaking)
+        assert (back.read_bytes(), (tmp_path / "back.bin.part").exists()) == (b"old", resume)
+    part = (tmp_path / "back.bin.part").read_bytes()
+    assert part and CONTENT.startswith(part)
 
 
-@pytest.mark.parametrize("part", [b"", b"x", CONTENT[1:], CONTENT + b"more"], ids=len)
-def test_get_starts_anew_when_the_part_is_another_files(do: Call, board: Path, tmp_path: Path, part: bytes) -> None:
-    (board / "a.bin").write_bytes(CONTENT)
-    (tmp_path / "back.bin.part").write_bytes(part)
-    assert do("get_file", "demo", "/a.bin", tmp_path / "back.bin") == Copied(len(CONTENT), SHA256)
-    assert (tmp_path / "back.bin").read_bytes() == CONTENT
-
-
-def test_get_leaves_its_part(do: Call, board: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("part", "resumed_at"),
+    [(CONTENT[:40_000], 40_000), (CONTENT, len(CONTENT)), (b"", 0), (CONTENT[1:], 0), (CONTENT + b"more", 0)],
+    ids=["a part", "all", "nothing", "another file", "more"],
+)
+def test_get_goes_on_with_a_part_of_this_file(
+    do: Call, board: Path, tmp_path: Path, part: bytes, resumed_at: int
+) -> None:
     (board / "a.bin").write_bytes(CONTENT)
     back = tmp_path / "back.bin"
-    back.write_bytes(b"old")
-    with pytest.raises(CopyInterrupted):
-        do("get_file", "demo", "/a.bin", back, progress=breaking)
-    assert back.read_bytes() == b"old"
-    part = (tmp_path / "back.bin.part").read_bytes()
-    assert part
-    assert CONTENT.startswith(part)
+    (tmp_path / "back.bin.part").write_bytes(part)
+    resumed: list[tuple[int, int]] = []
+    copied = do("get_file", "demo", "/a.bin", back, resuming=lambda *at: resumed.append(at))
+    assert copied == Copied(len(CONTENT), SHA256, resumed_at=resumed_at)
+    assert resumed == ([(resumed_at, len(CONTENT))] if resumed_at else [])
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"back.bin": CONTENT}
 
 
 def test_two_copies_to_one_place_do_not_mix(location: str, board: Path, tmp_path: Path) -> None:
@@ -185,71 +171,61 @@ def test_two_copies_to_one_place_do_not_mix(location: str, board: Path, tmp_path
     assert [path.name for path in tmp_path.iterdir()] == ["back.bin"]
 
 
-def test_nothing_is_left_where_nothing_came(do: Call, board: Path, tmp_path: Path) -> None:
-    with pytest.raises(FileMissing):
-        do("get_file", "demo", "/not-there", tmp_path / "back.bin")
-    with pytest.raises(RequestError, match="too long"):
-        do("get_file", "demo", "/not-there", tmp_path / ("x" * 300))
-    loop = tmp_path / "loop"
-    loop.symlink_to(loop)
-    with pytest.raises(FileMissing):
-        do("get_file", "demo", "/not-there", loop)
-    assert [path.name for path in tmp_path.iterdir()] == ["loop"]
-
-
 def test_what_is_the_same_is_not_moved(do: Call, board: Path, tmp_path: Path) -> None:
     here = tmp_path / "here.bin"
     here.write_bytes(CONTENT)
+    unchanged = Copied(len(CONTENT), SHA256, unchanged=True)
     assert not do("put_file", "demo", "/same.bin", here, skip_unchanged=True).unchanged
-    assert do("put_file", "demo", "/same.bin", here, skip_unchanged=True) == Copied(
-        len(CONTENT), SHA256, unchanged=True
-    )
-    assert do("get_file", "demo", "/same.bin", here, skip_unchanged=True) == Copied(
-        len(CONTENT), SHA256, unchanged=True
-    )
+    assert do("put_file", "demo", "/same.bin", here, skip_unchanged=True) == unchanged
+    assert do("get_file", "demo", "/same.bin", here, skip_unchanged=True) == unchanged
     here.write_bytes(CONTENT[::-1])
     assert not do("get_file", "demo", "/same.bin", here, skip_unchanged=True).unchanged
     assert here.read_bytes() == CONTENT
     (board / "same.bin").unlink()
 
 
-def test_what_cannot_be_copied_is_named(do: Call, tmp_path: Path) -> None:
-    with pytest.raises(RequestError, match="nowhere: No such file"):
-        do("put_file", "demo", "/a.bin", tmp_path / "nowhere")
-    with pytest.raises(RequestError, match="No such file"):
-        do("get_file", "demo", "/log.bin", tmp_path / "nowhere" / "log.bin")
-    with pytest.raises(RequestError, match="is not a file"):
-        do("get_file", "demo", "/log.bin", tmp_path)
-    with pytest.raises(FileMissing, match="^(demo|board):/nowhere: "):
-        do("get_file", "demo", "/nowhere", tmp_path / "a")
-    with refused(RequestError, where="transfer"):
-        do("put_file", "demo", "/a.bin", tmp_path, transfer="fast")
-    with pytest.raises(RequestError, match="is not a file"):
-        do("put_file", "demo", "/a.bin", tmp_path)
-    assert list(tmp_path.iterdir()) == []
+# A verb, a path on the board and one here, and what it raises. The board has `/a.bin` and `/bad`, whose names lead out.
+REFUSED: list[tuple[str, str, str, type[Exception], str]] = [
+    ("put_file", "/x", "nowhere", RequestError, "nowhere: No such file"),
+    ("put_file", "/x", ".", RequestError, "is not a file"),
+    ("put_file", "/x", "pipe", RequestError, "pipe: is not a file"),
+    ("get_file", "/a.bin", "nowhere/a.bin", RequestError, "No such file"),
+    ("get_file", "/a.bin", ".", RequestError, "is not a file"),
+    ("get_file", "/a.bin", "pipe", RequestError, "pipe: is not a file"),
+    ("get_file", "/a.bin", "linked", RequestError, r"linked\.part: a link stands where"),
+    ("get_file", "/not-there", "x" * 300, RequestError, "too long"),
+    ("get_file", "/not-there", "a", FileMissing, "^board:/not-there: "),
+    ("get_file", "/not-there", "loop", FileMissing, "^board:/not-there: "),
+    ("get_tree", "/a.bin", "back", RequestError, "this is a file, not a folder"),
+    ("get_tree", "/nowhere", "back", FileMissing, "^board:/nowhere: "),
+    ("get_tree", "/bad", "back", DataError, "it holds a backslash"),
+    ("put_tree", "/x", "nowhere", RequestError, "No such file"),
+]
 
 
 @pytest.mark.skipif(os.name == "nt", reason="has no named pipes in folders")
-def test_a_pipe_is_refused_and_not_waited_for(do: Call, tmp_path: Path) -> None:
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    for skip_unchanged in (False, True):
-        with pytest.raises(RequestError, match="pipe: is not a file"):
-            do("put_file", "demo", "/a.bin", pipe, skip_unchanged=skip_unchanged)
-    with pytest.raises(RequestError, match="pipe: is not a file"):
-        do("get_file", "demo", "/log.bin", pipe)
-
-
-def test_a_part_is_never_written_through_a_link(do: Call, board: Path, tmp_path: Path) -> None:
-    (board / "a.bin").write_bytes(CONTENT)
-    other = tmp_path / "other"
-    other.write_bytes(b"another's")
-    (tmp_path / "back.bin.part").symlink_to(other)
-    for resume in (True, False):
-        with pytest.raises(RequestError, match=r"back\.bin\.part: a link stands where"):
-            do("get_file", "demo", "/a.bin", tmp_path / "back.bin", resume=resume)
-    assert other.read_bytes() == b"another's"
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["back.bin.part", "other"]
+@pytest.mark.parametrize("keys", [{}, {"skip_unchanged": True}, {"resume": False}], ids=str)
+@pytest.mark.parametrize(("verb", "path", "here", "error", "says"), REFUSED)
+def test_a_copy_that_is_refused_changes_nothing_here(
+    local: LocalBoard,
+    board: Path,
+    tmp_path: Path,
+    verb: str,
+    path: str,
+    here: str,
+    error: type[Exception],
+    says: str,
+    keys: dict[str, bool],
+) -> None:
+    plant(board, {"a.bin": CONTENT, "bad/a": b"a", "bad/x\\..\\y": b"y"})
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    (tmp_path / "linked.part").symlink_to(tmp_path / "other")
+    (tmp_path / "other").write_bytes(b"another's")
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(error, match=says):
+        getattr(local, verb)(path, tmp_path / here, **({} if verb.endswith("tree") and "resume" in keys else keys))
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["linked.part", "loop", "other", "pipe"]
+    assert (tmp_path / "other").read_bytes() == b"another's"
 
 
 def plant(folder: Path, files: dict[str, bytes]) -> None:
@@ -280,14 +256,6 @@ def test_a_folder_goes_there_and_back(do: Call, board: Path, tmp_path: Path, req
     assert files_below(tmp_path / "back") == {**FILES, "kept": b"kept"}
 
 
-def test_what_is_ignored_stays_here(do: Call, board: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    folder = "/ignore-" + request.node.callspec.id.replace(" ", "-")
-    plant(tmp_path / "src", FILES)
-    copied = do("put_tree", "demo", folder, tmp_path / "src", ignore=["er", "*.bin"])
-    assert copied == CopiedTree(("deep/empty", "z é.txt"), copied.bytes, ignored=("a.bin", "deep/er/"))
-    assert set(files_below(board / folder[1:])) == {"deep/empty", "z é.txt"}
-
-
 def test_only_what_differs_is_moved(do: Call, board: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     folder = "/skip-" + request.node.callspec.id.replace(" ", "-")
     plant(tmp_path / "src", FILES)
@@ -304,28 +272,15 @@ def test_only_what_differs_is_moved(do: Call, board: Path, tmp_path: Path, reque
     assert files_below(board / folder[1:]) == files_below(tmp_path / "src")
 
 
-def test_a_name_that_leads_out_is_refused_before_anything_is_written(do: Call, board: Path, tmp_path: Path) -> None:
-    plant(board / "bad", {"a": b"a", "x\\..\\y": b"y"})
-    with pytest.raises(DataError, match="it holds a backslash"):
-        do("get_tree", "demo", "/bad", tmp_path / "back")
-    assert not (tmp_path / "back").exists()
-
-
-def test_what_is_no_folder_is_named(do: Call, board: Path, tmp_path: Path) -> None:
-    plant(board, {"a.bin": CONTENT})
-    for skip in (False, True):
-        with pytest.raises(RequestError, match="this is a file, not a folder"):
-            do("get_tree", "demo", "/a.bin", tmp_path / "back", skip_unchanged=skip)
-        with pytest.raises(FileMissing):
-            do("get_tree", "demo", "/nowhere", tmp_path / "back", skip_unchanged=skip)
-    with pytest.raises(RequestError, match="No such file"):
-        do("put_tree", "demo", "/x", tmp_path / "nowhere")
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_an_empty_folder_is_nothing_to_copy(do: Call, board: Path, tmp_path: Path) -> None:
-    assert do("put_tree", "demo", "/nothing", tmp_path) == CopiedTree((), 0)
-    assert not (board / "nothing").exists()
+def test_what_is_ignored_stays_here(do: Call, board: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    folder = "/ignore-" + request.node.callspec.id.replace(" ", "-")
+    plant(tmp_path / "src", FILES)
+    copied = do("put_tree", "demo", folder, tmp_path / "src", ignore=["er", "*.bin"])
+    assert copied == CopiedTree(("deep/empty", "z é.txt"), copied.bytes, ignored=("a.bin", "deep/er/"))
+    assert set(files_below(board / folder[1:])) == {"deep/empty", "z é.txt"}
+    (tmp_path / "empty").mkdir()
+    assert do("put_tree", "demo", f"{folder}/nothing", tmp_path / "empty") == CopiedTree((), 0)
+    assert not (board / folder[1:] / "nothing").exists()
 
 
 def test_a_task_that_is_cancelled_leaves_what_was_stored(location: str, board: Path, tmp_path: Path) -> None:

@@ -70,33 +70,20 @@ def test_both_clients_get_what_their_token_grants(server: tuple[str, str]) -> No
     with FastFlightClient(location, credentials=credentials) as client:
         assert [(each.name, each.url) for each in client.devices()] == [("demo", "sim:")]
         assert client.read("demo", "/readings.csv").to_arrow().num_rows == 10_000
-        with pytest.raises(UnknownName, match="bench: no such device. Known: demo"):
-            client.read("bench", "/readings.csv")
-        with pytest.raises(Forbidden, match="demo: ada may not exec here. Granted: read"):
-            client.exec("demo", "1")
-        with pytest.raises(Forbidden):
-            client.read("demo", "/readings.csv", interrupt=True)
-        with pytest.raises(Forbidden):
-            client.write("demo", "/x.csv", pa.table({"a": [1]}))
-        with pytest.raises(Forbidden):
-            client.interact("demo")
+        for refused in (
+            lambda: client.exec("demo", "1"),
+            lambda: client.read("demo", "/readings.csv", interrupt=True),
+            lambda: client.write("demo", "/x.csv", pa.table({"a": [1]})),
+            lambda: client.interact("demo"),
+        ):
+            with pytest.raises(Forbidden, match="ada may not (exec|write|session) here. Granted: read"):
+                refused()
 
     async def names() -> list[str]:
         async with AsyncFastFlightClient(location, credentials=credentials) as client:
             return [each.name for each in await client.devices()]
 
     assert asyncio.run(names()) == ["demo"]
-
-
-def test_a_fleet_is_read_as_far_as_it_may_be(server: tuple[str, str]) -> None:
-    location, token = server
-    with FastFlightClient(location, credentials=Credentials(token, PEM)) as client:
-        stream = client.read_fleet("*", "/readings.csv")
-        assert set(stream.to_arrow().column("device").to_pylist()) == {"demo"}
-        with pytest.raises(UnknownName, match="no device has such a name. Known: demo"):
-            client.read_fleet("ben*", "/readings.csv")
-        listed = {info.descriptor.path[0] for info in client._connection.flights() if info.descriptor.path}
-        assert listed == {b"demo"}
 
 
 @pytest.mark.parametrize("credentials", [Credentials(ca=PEM), Credentials("ff_wrong", PEM)], ids=["none", "wrong"])
@@ -113,26 +100,18 @@ def test_without_a_good_token_a_client_is_told_what_to_do(server: tuple[str, str
 def test_what_is_wrong_with_tls_is_said_with_what_to_do(server: tuple[str, str]) -> None:
     location, token = server
     plain = location.replace("grpc+tls", "grpc")
+    foreign = trustme.CA().cert_pem.bytes()
     trials = [
-        (
-            location,
-            Credentials(token, trustme.CA().cert_pem.bytes()),
-            "certificate is not trusted.*--tls-ca",
-        ),
+        (location, Credentials(token, foreign), "certificate is not trusted.*--tls-ca"),
         (location, Credentials(token), "certificate is not trusted.*--tls-ca"),
         (location, Credentials(token, PEM, server_name="other.example"), "certificate is for another name"),
         (plain, Credentials(token), "with grpc:// it may want TLS: use grpc\\+tls://"),
     ]
-    for at, credentials, said in trials:
-        with FastFlightClient(at, credentials=credentials) as client, pytest.raises(TransportError, match=said):
-            client.devices()
-
-
-def test_a_server_without_tls_is_named_as_such() -> None:
-    with serving() as running:
-        encrypted = running.location.replace("grpc", "grpc+tls")
-        with FastFlightClient(encrypted, credentials=Credentials(ca=PEM)) as client:
-            with pytest.raises(TransportError, match="the server does not speak TLS. Use grpc://"):
+    with serving() as unencrypted:
+        encrypted = unencrypted.location.replace("grpc", "grpc+tls")
+        trials.append((encrypted, Credentials(ca=PEM), "the server does not speak TLS. Use grpc://"))
+        for at, credentials, said in trials:
+            with FastFlightClient(at, credentials=credentials) as client, pytest.raises(TransportError, match=said):
                 client.devices()
 
 
@@ -145,15 +124,6 @@ def test_a_certificate_instead_of_a_token(tmp_path: Path) -> None:
         with FastFlightClient(location, credentials=Credentials(ca=PEM)) as client:
             with pytest.raises(TransportError, match="it may want a client's certificate"):
                 client.devices()
-
-
-def test_plain_pyarrow_logs_in_once_and_reads(server: tuple[str, str]) -> None:
-    location, token = server
-    with flight.FlightClient(location, tls_root_certs=PEM) as client:
-        header = client.authenticate_basic_token("ada", token)
-        options = flight.FlightCallOptions(headers=[header])
-        info = client.get_flight_info(flight.FlightDescriptor.for_path("demo", "readings.csv"), options)
-        assert client.do_get(info.endpoints[0].ticket, options).read_all().num_rows == 10_000
 
 
 @pytest.mark.parametrize(

@@ -9,17 +9,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from fastflight.app.compose import open_server
 from fastflight.client import AsyncFastFlightClient, AsyncInteraction, FastFlightClient, Interaction, ReadTimeout
 from fastflight.errors import BusyError, ProtocolError, RequestError, Stopped, UnknownName
 from fastflight.runtime.admission import Limits
-from fastflight.service.choices import Mode
 from tests.support.refusals import refused
-from tests.support.servers import config, serving
+from tests.support.servers import serving
 
 # For waits that end as soon as something happens.
 SOON = 60.0
-BOTH: tuple[Mode, ...] = ("sync", "async")
 
 
 @pytest.fixture(scope="module")
@@ -36,9 +33,8 @@ def client(location: str) -> Iterator[FastFlightClient]:
         yield client
 
 
-@pytest.mark.parametrize("mode", BOTH)
-def test_a_prompt_in_three_lines(client: FastFlightClient, mode: Mode) -> None:
-    with client.interact("demo", mode=mode) as repl:
+def test_a_prompt_in_three_lines(client: FastFlightClient) -> None:
+    with client.interact("demo", mode="sync") as repl:
         repl.send("print(6 * 7)\r")
         assert repl.read_until(b"42\r\n>>> ").endswith(b"print(6 * 7)\r\n42\r\n>>> ")
         with refused(BusyError, holder="an interactive session (a REPL)"):
@@ -86,24 +82,6 @@ def test_what_the_device_never_says_is_waited_for_as_long_as_asked(client: FastF
         raise LookupError
 
 
-def test_the_same_wait_on_a_loop(location: str) -> None:
-    async def main() -> None:
-        async with AsyncFastFlightClient(location) as client:
-            async with await client.interact("demo") as repl:
-                await repl.send(b"print(6 * 7)\r")
-                came = b""
-                while b"42\r\n>>> " not in came:
-                    with pytest.raises(ReadTimeout, match="the device did not say b'never'") as timeout:
-                        await repl.read_until(b"never", timeout=0.05)
-                    came = timeout.value.data
-                assert await repl.read_until(b">>> ", timeout=0) == came
-                await repl.send("print(7 * 7)\r")
-                assert (await repl.read_until(b"49\r\n>>> ", timeout=SOON)).startswith(b"print(7 * 7)\r\n")
-            assert repl.rows.summary["ended"] == "client ended"
-
-    asyncio.run(main())
-
-
 def test_a_session_that_is_over_holds_no_connection(client: FastFlightClient) -> None:
     gc.disable()  # a call that only a collection of cycles ends keeps its connection, for as long as none comes
     try:
@@ -125,7 +103,9 @@ def test_a_session_that_is_left_is_over(client: FastFlightClient) -> None:
         repl.read_until(b"never")
 
 
-def test_who_types_nothing_gives_the_board_to_who_asks() -> None:
+@pytest.mark.parametrize("by", ["its end", "reading"])
+def test_a_client_that_sends_nothing_gives_the_board_to_one_that_asks(by: str) -> None:
+    """A client that only reads cannot be told by the end of the call: that waits for the client's."""
     limits = Limits(idle_seconds=1e-6)
     with (
         serving({"demo": "sim:?telemetry=0"}, limits=limits) as running,
@@ -134,20 +114,9 @@ def test_who_types_nothing_gives_the_board_to_who_asks() -> None:
         repl = client.interact("demo")
         assert client.ls("demo")
         with pytest.raises(Stopped, match="nothing was sent for 0 s, and somebody else asked for the device"):
-            repl.close()
+            repl.close() if by == "its end" else repl.read_until(b"never")
         figures = client.stats()["figures"]
         assert figures["fastflight_device_evicted_total"] == [[{"device": "demo"}, 1]]
-
-
-def test_who_listens_is_told_why_it_is_over() -> None:
-    """A client that only reads cannot be told by the end of the call: that waits for the client's."""
-    limits = Limits(idle_seconds=1e-6)
-    settings = config({"demo": "sim:?telemetry=0"}, limits=limits)
-    with open_server(settings) as running, FastFlightClient(running.location) as client:
-        repl = client.interact("demo")
-        assert client.ls("demo")
-        with pytest.raises(Stopped, match="nothing was sent for 0 s, and somebody else asked for the device"):
-            repl.read_until(b"never")
         repl.cancel()
         repl.settle()
 

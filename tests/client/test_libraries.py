@@ -17,6 +17,7 @@ import pytest
 
 from fastflight import AsyncFastFlightClient, Credentials, FastFlightClient, FleetFile
 from fastflight.client import Endpoint, IncompleteWarning
+from fastflight.service.choices import Mode
 from fastflight.simulator import samples
 from fastflight_benchmark import mock
 from fastflight_benchmark.mock import Mock
@@ -161,6 +162,31 @@ def test_local_files_may_be_named_by_text(client: FastFlightClient, tmp_path: Pa
     client.put_tree("demo", "/tree", str(tmp_path / "tree"))
     client.get_tree("demo", "/tree", str(tmp_path / "back"))
     assert (tmp_path / "back" / "x").read_bytes() == (tmp_path / "y").read_bytes() == b"x"
+
+
+def test_a_local_file_is_written_as_it_is(client: FastFlightClient, tmp_path: Path) -> None:
+    content = bytes(range(256)) * 400
+    (tmp_path / "x.bin").write_bytes(content)
+    totals: list[int | None] = []
+    written = client.write("demo", "/x.bin", tmp_path / "x.bin", progress=lambda rows, size, all: totals.append(all))
+    assert (written.bytes, set(totals)) == (len(content), {len(content)})
+    pieces = client.read("demo", "/x.bin", format="raw").to_arrow().column("data").to_pylist()
+    assert b"".join(pieces) == content
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_rows_that_fail_half_way_leave_the_old_file(client: FastFlightClient, mode: Mode) -> None:
+    table = pa.table({"n": range(10_000)})
+
+    def failing() -> Iterator[pa.RecordBatch]:
+        yield from table.to_batches(max_chunksize=100)
+        raise LookupError("the rows ran out")
+
+    old = client.write("demo", "/kept.csv", table.slice(0, 3), mode=mode)
+    with pytest.raises(LookupError, match="ran out"):
+        client.write("demo", "/kept.csv", failing(), mode=mode)
+    assert client.hash("demo", "/kept.csv").digest == old.sha256
+    assert [entry.path for entry in client.ls("demo") if "kept" in entry.path] == ["/kept.csv"]
 
 
 def test_without_a_location_it_is_the_server_of_the_environment(location: str, monkeypatch: pytest.MonkeyPatch) -> None:

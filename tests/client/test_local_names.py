@@ -14,23 +14,20 @@ from fastflight.errors import DataError, ProtocolError
 
 # Names of devices that a server must not send.
 BAD_NAMES = [
-    "",
-    ".",
-    "..",
-    "../../escaped",
-    "/abs",
-    "a/b",
-    "a\\b",
-    ".hidden",
-    "a b",
-    "a\nb",
-    "ü",
-    "C:",
-    "a" * 256,
-    "\0",
-]
+    "", ".", "..", "../../escaped", "/abs", "a/b", "a\\b", ".hidden", "a b", "a\nb", "ü", "C:", "a" * 256, "\0",
+]  # fmt: skip
 # Paths of a board that a server must not send.
 BAD_PATHS = ["", "a", "../a", "/..", "/../a", "/a/../b", "/a/.", "//a", "/a//b", "\\a", "/a\0b"]
+# Paths that could leave the folder, or that a terminal shows as others.
+LEAVING = [
+    "", ".", "..", "../a", "a/..", "a/../../b", "/a", "/", "a//b", "a/", "./a", "a\\b", "..\\b", "a\nb", "a\0b",
+    "a\x7fb", "a\x9b31mb", "a\u202egpj.exe", "a\u2066b", "a\u2028b", "\ud800",
+]  # fmt: skip
+# Those that Windows takes for something else.
+OF_WINDOWS = [
+    "C:", "C:/a", "C:a", "a:b", "con", "CON.txt", "x/nul", "aux .log", "CONIN$", "com1.csv", "lpt¹", "a.",
+    "a /b", "a?", "<",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", BAD_NAMES)
@@ -63,57 +60,13 @@ def test_names_that_land_below_the_folder(tmp_path: Path, path: str) -> None:
 
 
 @pytest.mark.parametrize("windows", [False, True])
-@pytest.mark.parametrize(
-    "path",
-    [
-        "",
-        ".",
-        "..",
-        "../a",
-        "a/..",
-        "a/../../b",
-        "/a",
-        "/",
-        "a//b",
-        "a/",
-        "./a",
-        "a\\b",
-        "..\\b",
-        "a\nb",
-        "a\0b",
-        "a\x7fb",
-        "a\x9b31mb",
-        "a\u202egpj.exe",
-        "a\u2066b",
-        "a\u2028b",
-        "\ud800",
-    ],
-)
+@pytest.mark.parametrize("path", LEAVING)
 def test_names_that_could_leave_it(tmp_path: Path, windows: bool, path: str) -> None:
     with pytest.raises(DataError, match="cannot be a name here"):
         local_path(tmp_path, path, windows=windows)
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        "C:",
-        "C:/a",
-        "C:a",
-        "a:b",
-        "con",
-        "CON.txt",
-        "x/nul",
-        "aux .log",
-        "CONIN$",
-        "com1.csv",
-        "lpt¹",
-        "a.",
-        "a /b",
-        "a?",
-        "<",
-    ],
-)
+@pytest.mark.parametrize("path", OF_WINDOWS)
 def test_names_that_windows_takes_for_something_else(tmp_path: Path, path: str) -> None:
     with pytest.raises(DataError, match="cannot be a name here"):
         local_path(tmp_path, path, windows=True)
