@@ -5,9 +5,12 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import ssl
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from http.client import HTTPSConnection
 from pathlib import Path
 
 import pytest
@@ -114,6 +117,18 @@ def test_a_fleet_file_says_the_same_relative_to_itself_and_options_go_first(tmp_
         read_config(DEFAULT_LOCATION, [], fleet)
 
 
+def test_others_are_served_over_http_with_tls_and_tokens_alone(files: Files) -> None:
+    tokens = {"tokens": files.folder / "tokens.json"}
+    tls = {"tls_cert": files.folder / "server.pem", "tls_key": files.folder / "server.key"}
+    for some, scheme in (({}, "grpc"), (tokens, "grpc"), (tls, "grpc+tls")):
+        with pytest.raises(RequestError, match="--http 0.0.0.0:8000 --http-host NAME"):
+            read_config(f"{scheme}://127.0.0.1:0", [], None, http="0.0.0.0:8000", **some)
+    with pytest.raises(RequestError, match="Give --http-host NAME, the name or address by which it is reached"):
+        read_config("grpc+tls://127.0.0.1:0", [], None, http="0.0.0.0:8000", **tokens, **tls)
+    found = read_config("grpc+tls://127.0.0.1:0", [], None, http="10.0.0.1:80", http_host=["bench"], **tokens, **tls)
+    assert (found.http, found.http_hosts) == (("10.0.0.1", 80), ("bench", "10.0.0.1"))
+
+
 @pytest.mark.parametrize("wrong", ["tokens.json", "server.pem", "server.key"])
 def test_a_file_that_is_not_good_is_named_before_anything_is_served(files: Files, wrong: str) -> None:
     (files.folder / wrong).write_text("nonsense")
@@ -161,15 +176,37 @@ def started(files: Files) -> Iterator[Started]:
         "demo=sim:",
         "--device",
         "bench=sim:?seed=4711",
+        "--http",
+        "0",
+        "--http-host",
+        "bench.example",
         *files.options,
     )
     with contextlib.closing(server):
         yield server
 
 
+def over_http(started: Started, token: str | None, **headers: str) -> tuple[int, bytes]:
+    """The status and the answer for a list of devices."""
+    context = ssl.create_default_context(cadata=CA.cert_pem.bytes().decode())
+    address = started.read_until(r"listening on https://(\S+)")
+    with closing(HTTPSConnection(address, timeout=SOON, context=context)) as client:
+        if token is not None:
+            headers["authorization"] = f"Bearer {token}"
+        client.request("GET", "/devices", headers=headers)
+        answer = client.getresponse()
+        return answer.status, answer.read()
+
+
 def test_a_running_server_asks_everybody_and_says_no_secret(started: Started, files: Files) -> None:
     seen: list[str] = []
     ca = CA.cert_pem.bytes()
+    assert over_http(started, files.narrow, host="evil.example")[0] == 421
+    status, devices = over_http(started, files.narrow, host="bench.example")
+    assert (status, [each["name"] for each in json.loads(devices)["devices"]]) == (200, ["demo"])
+    status, said = over_http(started, None)
+    assert status == 401
+    seen.append(said.decode())
     with FastFlightClient(started.location, credentials=Credentials(files.narrow, ca)) as ada:
         assert [(each.name, each.url) for each in ada.devices()] == [("demo", "sim:")]
         table = ada._connection.parallel_stream(DeviceFile(device="demo", path="/readings.csv"), 2, True)

@@ -8,8 +8,6 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from tests.support.servers import serving
-
 Run = Callable[..., Result]
 
 
@@ -51,32 +49,6 @@ def test_a_board_whose_program_runs_the_agent_is_used_beside_it(on_board: Run, f
     (files / "main.py").write_text("import time, fastflight_agent\nn = 7\nwhile True:\n time.sleep(0.01)\n")
     assert on_board("exec", "print(n)", "--agent").stdout == "7\n"
     assert "agent" in on_board("info", "--agent").stdout
-
-
-def test_a_log_is_collected(on_board: Run, files: Path, tmp_path: Path) -> None:
-    collected = on_board("collect", ":/log.csv", "-o", str(tmp_path / "stored"))
-    assert collected.exit_code == 0, collected.output
-    assert "1 part," in collected.stdout
-    assert (tmp_path / "stored/board/log.csv/0000001.csv").read_text() == "1,21.5\n2,21.6\n"
-    assert not (files / "log.csv").exists()
-
-
-def test_several_boards_are_collected_at_once(run: Run, tmp_path: Path) -> None:
-    devices = {}
-    for name in ("lab-1", "lab-2", "desk"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "log.csv").write_text(f"{name}\n")
-        devices[name] = f"sim:?files={tmp_path / name}&telemetry=0"
-    with serving(devices, shards=1) as server:
-        options = ("-o", str(tmp_path / "stored"), "--server", server.location)
-        assert run("collect", "lab-*:/log.csv", *options).exit_code == 0
-        missing = run("collect", "no-such-*:/log.csv", *options)
-    assert {path.parent.parent.name: path.read_text() for path in tmp_path.glob("stored/*/*/*.csv")} == {
-        "lab-1": "lab-1\n",
-        "lab-2": "lab-2\n",
-    }
-    assert missing.exit_code == 1
-    assert "no-such-*" in missing.stderr
 
 
 def test_a_board_without_timers_needs_a_program_with_asyncio(run: Run, files: Path) -> None:

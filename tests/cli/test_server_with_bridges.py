@@ -13,7 +13,7 @@ import pytest
 
 from fastflight.app.compose import RunningServer, open_server
 from fastflight.client import FastFlightClient
-from fastflight.errors import BusyError, TransportError, TransportTimeout
+from fastflight.errors import BusyError, TransportTimeout
 from tests.support.servers import config, serving
 from tests.support.waiting import read_until
 
@@ -111,9 +111,3 @@ def test_viewers_see_tools_and_not_requests(server: RunningServer, client: FastF
                 stream.sendall(b"\r\x03print('by a '+'tool')\r")
                 read_socket_until(stream, b"by a tool")
         assert len(seen) == 1 and b"by a request" not in seen[0]
-
-
-def test_a_bridge_port_that_is_taken_stops_the_server_from_starting(server: RunningServer) -> None:
-    bridge = {"socket": server.bridges["demo"].socket}
-    with pytest.raises(TransportError, match="choose another one"):
-        serving({"demo": {"url": "sim:", "bridge": bridge}})

@@ -1,8 +1,10 @@
 """Commands and what they print, as transcripts in the folder `transcripts`.
 
 A scenario begins with `## ` and its title, and with new files on two boards, `demo` and `lab`, and in the folder where
-the commands run. `$ ` begins a command of fastflight. Below it stand the lines that it prints: those on stderr after
-`2> `, and an exit code other than 0 at the end. `...` in them stands for any text. After `<` comes standard input.
+the commands run. There is a recording `weather` of ten lines, of which two are missing.
+
+`$ ` begins a command of fastflight. Below it stand the lines that it prints: those on stderr after `2> `, and an exit
+code other than 0 at the end. `...` in them stands for any text. After `<` comes standard input.
 
 A few words are no commands of fastflight, but change files or look at them: see `Scene`. `refusals.txt` is a table of
 commands that change nothing.
@@ -19,7 +21,12 @@ from pathlib import Path
 
 import pytest
 
+from fastflight.app.config import RecordingSettings
 from fastflight.client import FastFlightClient
+from fastflight.log import Store
+from fastflight.sources.session_lines import BEGAN
+from fastflight.transport.chunk_buffer import Chunk
+from tests.log.rows import log_batch
 from tests.support.commands import FASTFLIGHT
 from tests.support.folders import files_below
 from tests.support.servers import serving
@@ -60,10 +67,21 @@ def boards(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def record_weather(folder: Path) -> None:
+    """Store a line each second from 2026-11-20 08:00 UTC on, without those of the numbers 5 and 6."""
+    begin_ns = 1_795_161_600 * 10**9
+    with Store(folder, sync_ms=0) as store:
+        for numbers in (range(5), range(7, 10)):
+            lines = [Chunk(n, begin_ns + n * 10**9, "rx", b"%d,2%d.5\n" % (n, n)) for n in numbers]
+            store.open("weather").append(log_batch(lines, {0: BEGAN}), first=numbers.start).result()
+
+
 @pytest.fixture(scope="module")
-def location(boards: Path) -> Iterator[str]:
+def location(boards: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     urls = {name: f"sim:?files={boards / name}&telemetry=0" for name in ("demo", "lab")}
-    with serving(urls) as running:
+    recordings = tmp_path_factory.mktemp("recordings")
+    record_weather(recordings)
+    with serving(urls, recordings=RecordingSettings(folder=recordings)) as running:
         with FastFlightClient(running.location) as client:
             for name in urls:
                 client.info(name)
