@@ -12,7 +12,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,17 +27,19 @@ from tests.support.commands import FASTFLIGHT, Command
 from tests.support.function_source import FunctionSource
 from tests.support.servers import serving
 
-pty = pytest.importorskip("pty", reason="only a pseudo-terminal shows how far a copy is")
-import fcntl  # noqa: E402  # where there is the one, there are the others
-import termios  # noqa: E402
+pytest.importorskip("pty", reason="only a pseudo-terminal shows how far a copy is")
+import fcntl  # where there is the one, there are the others
+import termios
 
-# Five seconds of a 115200 baud line, of which nothing can be saved by compression.
-CONTENT = random.Random(3).randbytes(60_000)
-TOTAL = "60.0 kB"
+from tests.support.terminal import TerminalCommand
+
+# Four seconds of a 115200 baud line, of which nothing can be saved by compression.
+CONTENT = random.Random(3).randbytes(40_000)
+TOTAL = "40.0 kB"
 # For Python to start on a busy computer.
 SECONDS = 60.0
 # What the bar on the terminal shows once the first bytes are stored.
-MOVED = re.compile(rb"(?<![\d.])[1-9][\d.]*/60\.0 kB")
+MOVED = re.compile(rb"(?<![\d.])[1-9][\d.]*/40\.0 kB")
 # The same of a copy that is converted, whose size is not known.
 SOME = re.compile(rb"(?<![\d.])[1-9][\d.]*/\? ")
 ROWS = b"a,b\n" + b"".join(b"%d,%d\n" % (n, n) for n in range(5_000))
@@ -52,61 +53,23 @@ class Slow:
     location: str
     folder: Path
 
-    @contextmanager
-    def command(self, *arguments: str, cwd: Path) -> Iterator[Terminal]:
-        """A command that believes that it has a terminal."""
-        ours, theirs = pty.openpty()
-        environment = {**os.environ, "FASTFLIGHT_SERVER": self.location, "TERM": "xterm", "COLUMNS": "100"}
-        child = Command(
-            [*FASTFLIGHT, *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=theirs,
-            stderr=theirs,
-            cwd=cwd,
-            env=environment,
-        )
-        os.close(theirs)
-        try:
-            yield Terminal(child, ours)
-        finally:
-            child.kill()
-            child.wait()
-            os.close(ours)
+    def command(self, *arguments: str, cwd: Path) -> TerminalCommand:
+        environment = {"FASTFLIGHT_SERVER": self.location, "TERM": "xterm", "COLUMNS": "100"}
+        return TerminalCommand([*FASTFLIGHT, *arguments], cwd=cwd, environment=environment)
 
-
-class Terminal:
-    """The terminal's side of a command."""
-
-    def __init__(self, child: subprocess.Popen[bytes], descriptor: int) -> None:
-        self._child = child
-        self._descriptor = descriptor
-        self._seen = b""
-
-    def wait_for(self, shown: re.Pattern[bytes]) -> None:
-        """Read until something is shown."""
-        while not shown.search(self._seen):
-            assert self._read(), self._seen.decode()
-
-    def interrupt(self, number: signal.Signals = signal.SIGINT) -> None:
-        """What the terminal does at Ctrl-C."""
-        self._child.send_signal(number)
-
-    def end(self) -> tuple[int, list[str]]:
-        """Read to the end; the exit code, and what is left to see: what was drawn over, is not."""
-        while self._read():
-            pass
-        lines = ESCAPES.sub("", self._seen.decode().replace("\r\n", "\n")).split("\n")
-        visible = [line.rpartition("\r")[2].strip() for line in lines]
-        is_bar = re.compile(r"━|/60\.0 kB|/\?|bytes")
-        return self._child.wait(), [line for line in visible if line and not is_bar.search(line)]
-
-    def _read(self) -> bool:
-        try:
-            data = os.read(self._descriptor, 65_536)
-        except OSError:  # Linux says so when the last writer has gone
-            data = b""
-        self._seen += data
-        return bool(data)
+    def run(
+        self, *arguments: str, cwd: Path, until: re.Pattern[bytes] | None = None, number: signal.Signals = signal.SIGINT
+    ) -> tuple[int, list[str]]:
+        """Run a command, and interrupt it at a text. Return its exit code, and the lines that are left to see."""
+        with self.command(*arguments, cwd=cwd) as terminal:
+            if until is not None:
+                terminal.wait_for(until)
+                terminal.send_signal(number)
+            code, _ = terminal.end()
+        lines = ESCAPES.sub("", terminal.shown.decode().replace("\r\n", "\n")).split("\n")
+        visible = [line.rpartition("\r")[2].strip() for line in lines]  # without what was drawn over
+        is_bar = re.compile(r"━|/40\.0 kB|/\?|bytes")
+        return code, [line for line in visible if line and not is_bar.search(line)]
 
 
 @pytest.fixture
@@ -123,24 +86,20 @@ def slow(tmp_path: Path) -> Iterator[Slow]:
 def test_put_goes_on_where_it_was_interrupted(slow: Slow, tmp_path: Path) -> None:
     (tmp_path / "big.bin").write_bytes(CONTENT)
     command = ("put", "big.bin", "demo:/big.bin")
-    with slow.command(*command, cwd=tmp_path) as terminal:
-        terminal.wait_for(MOVED)
-        terminal.interrupt()
-        code, (said,) = terminal.end()
-    assert code == 130
-    told = re.fullmatch(
-        rf"interrupted: ([\d.]+ kB) of {TOTAL} are kept on the board; run the same command again to continue", said
+    code, (interrupted,) = slow.run(*command, cwd=tmp_path, until=MOVED)
+    kept = re.fullmatch(
+        rf"interrupted: ([\d.]+ kB) of {TOTAL} are kept on the board; run the same command again to continue",
+        interrupted,
     )
-    assert told, said
+    assert code == 130 and kept, interrupted
     assert not (slow.folder / "big.bin").exists()
 
-    with slow.command(*command, cwd=tmp_path) as terminal:
-        code, (resuming, done) = terminal.end()
+    code, (resuming, done) = slow.run(*command, cwd=tmp_path)
     assert code == 0
     at = re.fullmatch(rf"demo:/big\.bin: resuming at ([\d.]+ kB) of {TOTAL}", resuming)
     assert at, resuming
     # What was acknowledged is there, and what the board had on the line when it was told to stop may be.
-    assert float(at[1].split()[0]) >= float(told[1].split()[0]) > 0
+    assert float(at[1].split()[0]) >= float(kept[1].split()[0]) > 0
     assert done == f"demo:/big.bin: {TOTAL} written, {at[1]} of it earlier"
     assert (slow.folder / "big.bin").read_bytes() == CONTENT
     assert [path.name for path in slow.folder.iterdir() if path.name.startswith(".")] == []
@@ -148,54 +107,45 @@ def test_put_goes_on_where_it_was_interrupted(slow: Slow, tmp_path: Path) -> Non
 
 def test_get_goes_on_where_it_was_interrupted(slow: Slow, tmp_path: Path) -> None:
     (slow.folder / "big.bin").write_bytes(CONTENT)
+    (tmp_path / "here").mkdir()
     command = ("get", "demo:/big.bin", "-o", "here.bin")
-    with slow.command(*command, cwd=tmp_path) as terminal:
-        terminal.wait_for(MOVED)
-        terminal.interrupt()
-        code, (said,) = terminal.end()
-    assert code == 130
-    told = re.fullmatch(
+    code, (interrupted,) = slow.run(*command, cwd=tmp_path / "here", until=MOVED)
+    kept = re.fullmatch(
         rf"interrupted: ([\d.]+ kB) of {TOTAL} are kept in here\.bin\.part; run the same command again to continue",
-        said,
+        interrupted,
     )
-    assert told, said
-    assert CONTENT.startswith((tmp_path / "here.bin.part").read_bytes())
-    assert not (tmp_path / "here.bin").exists()
+    assert code == 130 and kept, interrupted
+    (part,) = (tmp_path / "here").iterdir()
+    assert part.name == "here.bin.part" and CONTENT.startswith(part.read_bytes())
 
-    with slow.command(*command, cwd=tmp_path) as terminal:
-        code, (resuming, done) = terminal.end()
+    code, said = slow.run(*command, cwd=tmp_path / "here")
     assert code == 0
-    assert resuming == f"demo:/big.bin: resuming at {told[1]} of {TOTAL}"
-    assert done == f"here.bin: {TOTAL}, {told[1]} of it earlier"
-    assert (tmp_path / "here.bin").read_bytes() == CONTENT
-    assert not (tmp_path / "here.bin.part").exists()
+    assert said == [
+        f"demo:/big.bin: resuming at {kept[1]} of {TOTAL}",
+        f"here.bin: {TOTAL}, {kept[1]} of it earlier",
+    ]
+    assert {path.name: path.read_bytes() for path in (tmp_path / "here").iterdir()} == {"here.bin": CONTENT}
 
 
-def test_get_that_converts_leaves_the_old_file_and_no_part_of_the_new_one(slow: Slow, tmp_path: Path) -> None:
-    (slow.folder / "rows.csv").write_bytes(ROWS)
+@pytest.mark.parametrize("verb", ["get", "put"])
+def test_a_copy_that_converts_leaves_the_old_file_and_no_part_of_the_new_one(
+    slow: Slow, tmp_path: Path, verb: str
+) -> None:
     here = tmp_path / "here"
     here.mkdir()
-    (here / "rows.jsonl").write_bytes(b"old")
-    with slow.command("get", "demo:/rows.csv", "-o", "rows.jsonl", cwd=here) as terminal:
-        terminal.wait_for(SOME)
-        terminal.interrupt()
-        code, said = terminal.end()
-    assert (code, said) == (130, ["interrupted"])
-    assert {path.name: path.read_bytes() for path in here.iterdir()} == {"rows.jsonl": b"old"}
-
-
-def test_put_that_converts_leaves_the_old_file_and_no_part_of_the_new_one(slow: Slow, tmp_path: Path) -> None:
-    (tmp_path / "rows.csv").write_bytes(ROWS)
-    (slow.folder / "rows.jsonl").write_bytes(b"old")
-    before = {path.name: path.read_bytes() for path in slow.folder.iterdir()}
-    with slow.command("put", "rows.csv", "demo:/rows.jsonl", "--no-deflate", cwd=tmp_path) as terminal:
-        terminal.wait_for(SOME)
-        terminal.interrupt(signal.SIGTERM)
-        code, said = terminal.end()
-    assert (code, said) == (130, ["interrupted"])
+    source, target = (slow.folder, here) if verb == "get" else (here, slow.folder)
+    (source / "rows.csv").write_bytes(ROWS)
+    (target / "rows.jsonl").write_bytes(b"old")
+    before = {path.name: path.read_bytes() for path in target.iterdir()}
+    command = {
+        "get": ("demo:/rows.csv", "-o", "rows.jsonl"),
+        "put": ("rows.csv", "demo:/rows.jsonl", "--no-deflate"),
+    }[verb]
+    number = signal.SIGINT if verb == "get" else signal.SIGTERM
+    assert slow.run(verb, *command, cwd=here, until=SOME, number=number) == (130, ["interrupted"])
     with FastFlightClient(slow.location) as client:
         client.ls("demo")  # waits for the end of the write
-    assert {path.name: path.read_bytes() for path in slow.folder.iterdir()} == before
+    assert {path.name: path.read_bytes() for path in target.iterdir()} == before
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -7,10 +7,9 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -19,12 +18,11 @@ from fastflight.cli.repl import hex_lines
 from fastflight.client import FastFlightClient
 from fastflight.errors import BusyError
 from fastflight.runtime.admission import DEFAULT_LIMITS
-from tests.support.commands import FASTFLIGHT, Command, run_command
+from tests.support.commands import FASTFLIGHT, run_command
 from tests.support.servers import config, serving
 
-pty = pytest.importorskip("pty", reason="the keys of a terminal need a pseudo-terminal")
-import select  # noqa: E402  # where there is the one, there are the others
-import termios  # noqa: E402
+pytest.importorskip("pty", reason="the keys of a terminal need a pseudo-terminal")
+from tests.support.terminal import TerminalCommand  # it needs one
 
 # For Python to start on a busy computer, and for a lost board to be found again.
 SECONDS = 60.0
@@ -39,77 +37,23 @@ READ_KEYS = (
 )
 
 
-class Terminal:
-    """A terminal, and the command that runs in it."""
-
-    def __init__(self, server: str, *arguments: str) -> None:
-        self._ours, self._theirs = pty.openpty()
-        self.settings = self._settings()
-        self._seen = b""
-        self._child = Command(
-            [*FASTFLIGHT, "repl", *arguments],
-            stdin=self._theirs,
-            stdout=self._theirs,
-            stderr=self._theirs,
-            env={**os.environ, "FASTFLIGHT_SERVER": server, "TERM": "xterm"},
-        )
-
-    def type(self, keys: bytes) -> None:
-        os.write(self._ours, keys)
-
-    def wait_for(self, text: bytes) -> bytes:
-        """Read until the terminal shows `text`. Return what it shows up to there."""
-        ends = time.monotonic() + SECONDS
-        while text not in self._seen:
-            assert self._read(ends), self._seen
-        before, _, self._seen = self._seen.partition(text)
-        return before + text
-
-    def end(self, number: signal.Signals | None = None) -> tuple[int, bytes]:
-        """Leave, or send a signal. Return the exit code and what the terminal shows until then."""
-        if number is None:
-            self.type(LEAVE)
-        else:
-            self._child.send_signal(number)
-        return self.result()
-
-    def result(self) -> tuple[int, bytes]:
-        """Wait for the end. Return the exit code and what the terminal shows until then."""
-        ends = time.monotonic() + SECONDS
-        while self._child.poll() is None:
-            assert time.monotonic() < ends, self._seen
-            self._read(time.monotonic() + 0.05)
-        while self._read(time.monotonic()):
-            pass
-        assert self._settings() == self.settings
-        return self._child.returncode, self._seen
-
-    def close(self) -> None:
-        self._child.kill()
-        self._child.wait()
-        os.close(self._ours)
-        os.close(self._theirs)
-
-    def _read(self, ends: float) -> bool:
-        if not select.select([self._ours], [], [], max(0.0, ends - time.monotonic()))[0]:
-            return False
-        # Both the board and the terminal write a carriage return before a line feed.
-        self._seen = (self._seen + os.read(self._ours, 65_536)).replace(b"\r\r\n", b"\r\n")
-        return True
-
-    def _settings(self) -> list[Any]:
-        return termios.tcgetattr(self._theirs)
+def repl(server: str, *arguments: str) -> TerminalCommand:
+    """A terminal with `repl` in it."""
+    environment = {"FASTFLIGHT_SERVER": server, "TERM": "xterm"}
+    return TerminalCommand([*FASTFLIGHT, "repl", *arguments], environment=environment)
 
 
 @contextmanager
-def repl(server: str, *arguments: str) -> Iterator[Terminal]:
-    """A terminal with `repl` in it, once it is connected."""
-    terminal = Terminal(server, *arguments)
-    try:
+def connected(server: str, *arguments: str) -> Iterator[TerminalCommand]:
+    """The same, once it is connected."""
+    with repl(server, *arguments) as terminal:
         terminal.wait_for(CONNECTED)
         yield terminal
-    finally:
-        terminal.close()
+
+
+def leave(terminal: TerminalCommand) -> tuple[int, bytes]:
+    terminal.type(LEAVE)
+    return terminal.end()
 
 
 @contextmanager
@@ -150,7 +94,7 @@ def test_every_key_but_one_goes_to_the_board_and_its_output_to_the_terminal_and_
     keys = bytes(byte for byte in range(256) if byte not in (*LEAVE, *b"Z")) + b"\x1b[A\x1b[3~\t" + "ä€".encode()
     log = tmp_path / "board.log"
     log.write_bytes(b"before\n")
-    with repl(*at, "--log", str(log)) as terminal:
+    with connected(*at, "--log", str(log)) as terminal:
         terminal.type(READ_KEYS)
         terminal.wait_for(b"\ngo\r\n")
         terminal.type(keys + b"Z")
@@ -159,7 +103,7 @@ def test_every_key_but_one_goes_to_the_board_and_its_output_to_the_terminal_and_
         terminal.wait_for(PROMPT)
         terminal.type(b"'ab' * 2\r")
         assert b"\n'abab'\r\n" in terminal.wait_for(b"'abab'\r\n>>> ")
-        assert terminal.end() == (0, b"\r\n")
+        assert leave(terminal) == (0, b"\r\n")
     content = log.read_bytes()
     assert content.startswith(b"before\n")
     assert content.endswith(b"\r\n'abab'\r\n>>> ")
@@ -171,20 +115,21 @@ def test_every_key_but_one_goes_to_the_board_and_its_output_to_the_terminal_and_
 def test_the_program_goes_on_until_ctrl_c_is_typed(tmp_path: Path) -> None:
     (tmp_path / "main.py").write_text("import time\nwhile True:\n print('tick')\n time.sleep(0.05)\n")
     settings = config({"demo": f"sim:?files={tmp_path}"})
-    with open_server(settings) as running, repl(running.location) as terminal:
+    with open_server(settings) as running, connected(running.location) as terminal:
         terminal.wait_for(b"tick\r\ntick\r\n")
         terminal.type(b"\x03")
         terminal.wait_for(b"KeyboardInterrupt")
         terminal.wait_for(PROMPT)
-        assert terminal.end()[0] == 0
+        assert leave(terminal)[0] == 0
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_restores_the_terminal(server: str, number: signal.Signals) -> None:
-    with repl(server) as terminal:
+    with connected(server) as terminal:
         terminal.type(b"6 * 7\r")
         terminal.wait_for(b"42\r\n>>> ")
-        code, shown = terminal.end(number)
+        terminal.send_signal(number)
+        code, shown = terminal.end()
     assert (code, shown) == (130, b"\r\ninterrupted\r\n")
 
 
@@ -205,11 +150,11 @@ def test_a_log_that_cannot_be_written_ends_the_session_with_its_name(server: str
 
 
 def test_bytes_are_shown_in_hexadecimal(server: str) -> None:
-    with repl(server, "--hex") as terminal:
+    with connected(server, "--hex") as terminal:
         terminal.type(b"1\r")
         terminal.wait_for(b"> 31 0d")
         terminal.wait_for(b"< ")
-        terminal.end()
+        leave(terminal)
 
 
 def test_lines_of_the_hex_view() -> None:
@@ -224,37 +169,35 @@ def test_lines_of_the_hex_view() -> None:
 def test_a_board_that_comes_back_is_connected_again(name: bytes) -> None:
     """With a server of its own, whose line is opened again."""
     options = () if name == b"demo" else ("--device", "sim:?telemetry=0")
-    with repl_server() as location, repl(location, *options) as terminal:
+    with repl_server() as location, connected(location, *options) as terminal:
         terminal.type(b"import machine\rmachine.bootloader()\r")
         terminal.wait_for(name + b": the device closed the line. Waiting for it; Ctrl-] leaves.\r\n")
         terminal.wait_for(name + b": connected again.\r\n")
         terminal.type(b"6 * 7\r")
         terminal.wait_for(b"\n42\r\n>>> ")
-        assert terminal.end()[0] == 0
+        assert leave(terminal)[0] == 0
 
 
 def test_a_board_that_goes_away_is_left_without_waiting_for_it() -> None:
-    with repl_server() as location, repl(location) as terminal:
+    with repl_server() as location, connected(location) as terminal:
         terminal.type(b"import machine\r")
         terminal.wait_for(PROMPT)
         terminal.type(b"machine.bootloader()\r" + LEAVE)
-        code, shown = terminal.result()
+        code, shown = terminal.end()
     assert (code, b"Waiting" in shown) == (0, False)
 
 
 def test_a_server_that_comes_back_is_connected_again() -> None:
-    with repl_server() as location:
-        terminal = Terminal(location)
-        terminal.wait_for(CONNECTED)
-    try:
-        terminal.wait_for(b"Waiting for it; Ctrl-] leaves.\r\n")
-        with repl_server(location):
-            terminal.wait_for(b"demo: connected again.\r\n")
-            terminal.type(b"6 * 7\r")
-            terminal.wait_for(b"\n42\r\n>>> ")
-            assert terminal.end()[0] == 0
-    finally:
-        terminal.close()
+    with ExitStack() as running:
+        location = running.enter_context(repl_server())
+        with connected(location) as terminal:
+            running.close()
+            terminal.wait_for(b"Waiting for it; Ctrl-] leaves.\r\n")
+            with repl_server(location):
+                terminal.wait_for(b"demo: connected again.\r\n")
+                terminal.type(b"6 * 7\r")
+                terminal.wait_for(b"\n42\r\n>>> ")
+                assert leave(terminal)[0] == 0
 
 
 def _until_not_busy(call: Callable[[], object]) -> None:
@@ -270,30 +213,26 @@ def _until_not_busy(call: Callable[[], object]) -> None:
 def test_a_device_that_was_lent_to_others_is_connected_again() -> None:
     limits = replace(DEFAULT_LIMITS, idle_seconds=0.1)
     settings = config({"demo": "sim:?telemetry=0"}, limits=limits)
-    with open_server(settings) as running, repl(running.location) as terminal:
+    with open_server(settings) as running, connected(running.location) as terminal:
         with FastFlightClient(running.location) as client:
             _until_not_busy(lambda: client.ls("demo"))
         terminal.wait_for(b"somebody else asked for the device. Waiting for it; Ctrl-] leaves.\r\n")
         terminal.wait_for(b"demo: connected again.\r\n")
-        assert terminal.end()[0] == 0
+        assert leave(terminal)[0] == 0
 
 
 def test_waiting_for_a_server_is_left_with_the_same_key() -> None:
-    with repl_server() as location:
-        terminal = Terminal(location)
-        terminal.wait_for(CONNECTED)
-    try:
+    with ExitStack() as running, connected(running.enter_context(repl_server())) as terminal:
+        running.close()
         terminal.wait_for(b"Waiting for it; Ctrl-] leaves.\r\n")
         terminal.type(b"\x03print(1)\r")
-        assert terminal.end() == (0, b"")
-    finally:
-        terminal.close()
+        assert leave(terminal) == (0, b"")
 
 
 def test_a_lost_board_is_an_error_without_reconnect() -> None:
-    with repl_server() as location, repl(location, "--no-reconnect") as terminal:
+    with repl_server() as location, connected(location, "--no-reconnect") as terminal:
         terminal.type(b"import machine\rmachine.bootloader()\r")
-        code, shown = terminal.result()
+        code, shown = terminal.end()
     assert code == 3
     assert b"error: the device closed the line" in shown
 
