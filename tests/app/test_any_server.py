@@ -17,15 +17,20 @@ import pytest
 from playwright.sync_api import expect
 from websockets.sync.client import connect
 
+from fastflight.app.config import ClusterSettings
 from fastflight.app.running import RunningServer
 from fastflight.client import FastFlightClient
+from fastflight.client.connection import REUSE
 from fastflight.client.failure import typed
-from fastflight.errors import FastFlightError, Stopped, VersionConflict
+from fastflight.errors import BusyError, FastFlightError, RequestError, Stopped, VersionConflict
 from fastflight.server.actions import CANCELLING, NOT_CANCELLABLE
 from fastflight.service.requests import DeviceFile
+from fastflight_benchmark import mock
+from fastflight_benchmark.mock import Mock
 from tests.gateway.browsing import launched, looking
-from tests.support.clustered import clustered
+from tests.support.clustered import TTL, clustered
 from tests.support.refusals import refused
+from tests.support.servers import serving
 from tests.support.waiting import until
 
 BOARDS = [f"board{number}" for number in range(4)]
@@ -242,6 +247,36 @@ def test_websockets_and_the_feed_of_the_page_have_live_rows(pair: Pair) -> None:
             points |= {name for name, device in devices.items() if device.get("points")}
 
 
+def test_a_flight_is_listed_with_the_address_of_its_owner_first(pair: Pair) -> None:
+    def located(server: RunningServer) -> list[str]:
+        with flight.connect(server.location) as client:
+            info = client.get_flight_info(flight.FlightDescriptor.for_path(BOARD, "/readings.csv"))
+            listed = [each.descriptor.path for each in client.list_flights(f"{BOARD}/*.csv".encode())]
+            assert [BOARD.encode(), b"/readings.csv"] in listed
+        return [location.uri.decode() for location in info.endpoints[0].locations]
+
+    assert pair.same(located) == [pair.owner.location, pair.other.location, REUSE]
+
+
+def test_a_fleet_is_the_same_and_all_its_files_decide_the_types(pair: Pair) -> None:
+    values = {board: [at] if at else [0.5] for at, board in enumerate(BOARDS)}
+
+    def read(server: RunningServer) -> pa.Table:
+        with FastFlightClient(server.location) as client:
+            return client.read_fleet("*", "/unlike.csv", interrupt=True, ordered=True).to_arrow()
+
+    with FastFlightClient(pair.other.location) as client:
+        assert sorted(each.name for each in client.devices()) == BOARDS
+        for board, own in values.items():
+            client.write(board, "/unlike.csv", pa.table({"v": own, f"only_{board}": own}), interrupt=True)
+    table = pair.same(read)
+    assert table.schema.names == ["device", "v", *(f"only_{board}" for board in BOARDS)]
+    assert table.schema.field("v").type == pa.float64()
+    assert table["device"].to_pylist() == BOARDS
+    assert table["v"].to_pylist() == [own[0] for own in values.values()]
+    assert all(table[f"only_{board}"].null_count == len(BOARDS) - 1 for board in BOARDS)
+
+
 def test_adbc_reads_tables_of_the_other_server(pair: Pair) -> None:
     def rows(server: RunningServer) -> Any:
         with adbc.connect(server.location, autocommit=True) as connection, connection.cursor() as cursor:
@@ -347,3 +382,19 @@ def test_a_client_that_leaves_ends_its_stream_at_the_owner(pair: Pair, printing:
             assert open_streams(pair.owner) == 1
             reader.cancel()
             until(lambda: open_streams(pair.owner) + open_streams(pair.other) == 0)
+
+
+def test_a_server_without_nats_says_so_and_serves_what_it_can() -> None:
+    alone = ClusterSettings(servers=("nats://127.0.0.1:1",), name="alpha", ttl=TTL)
+    with (
+        serving({"board": "sim:"}, cluster=alone, sources=(mock.SOURCE,)) as server,
+        FastFlightClient(server.location) as client,
+    ):
+        until(lambda: "cannot be used" in str(client.cluster()["trouble"]))
+        assert [each.name for each in client.devices()] == ["board"]
+        assert client.read_request(Mock(total_rows=10)).to_arrow().num_rows == 10
+        with refused(BusyError, where="board") as raised:
+            client.read("board", "/readings.csv").to_arrow()
+        assert "NATS cannot be used" in str(raised.value)
+        with pytest.raises(RequestError, match="come from the fleet file"):
+            client.add_device("more", "sim:")

@@ -24,7 +24,6 @@ def corpus() -> dict[str, list[Case]]:
             "case",
             "broken",
             "conftest",
-            "programs",
         ):
             found |= importlib.import_module(f".{path.stem}", __package__).CASES
     return found
