@@ -19,7 +19,7 @@ from fastflight.errors import TransportError
 from fastflight.log import Extent
 from fastflight.runtime.stream_registry import StreamRegistry
 from fastflight.sources import Recordings
-from fastflight.sources.recording_status import KEPT, UNKNOWN, as_result, rows_of
+from fastflight.sources.recording_status import UNKNOWN, as_result, rows_of
 
 # The actions by which servers ask each other for their own devices, recordings, and rows that wait for NATS.
 OWN_DEVICES = "cluster.devices"
@@ -78,20 +78,21 @@ class ClusterActions:
     def about_recordings(self, local: Action) -> list[Action]:
         """Return the action `recordings`, with the states at all servers. `local` is that of this server alone."""
 
+        recordings = self._recordings
+
         def own(_: EmptyBody) -> Iterable[Result]:
-            if self._recordings is None:
-                return []
-            return map(as_result, self._recordings.statuses(recorded=True))
+            return [] if recordings is None else map(as_result, recordings.statuses(recordings.recorded()))
 
         def everywhere(_: EmptyBody) -> Iterable[Result]:
-            found = {str(each["name"]): each for each in local.run(EmptyBody())}
-            states, unanswered = self._everywhere(OWN_RECORDINGS)
+            asked = self._member.forwarding.asked(OWN_RECORDINGS)
+            names = [] if recordings is None else recordings.names()
+            found = {str(each["name"]): each for each in own(EmptyBody())}
+            states, unanswered = asked()
             found.update((str(each["name"]), each) for each in states)
-            for name, each in found.items():
-                silent = self._silent_owner(name, unanswered)
-                if silent is not None and each["state"] == KEPT:
-                    found[name] = {**each, "state": f"{UNKNOWN}: {silent}"}
-            return list(found.values())
+            if recordings is not None:
+                for status in recordings.statuses(name for name in names if name not in found):
+                    found[status.name] = self._kept(as_result(status), unanswered)
+            return [found[name] for name in sorted(found)]
 
         about = "The action `recordings`, for the recordings to which this server adds rows."
         return [replace(local, run=everywhere), replace(local, name=OWN_RECORDINGS, description=about, run=own)]
@@ -130,6 +131,11 @@ class ClusterActions:
                 "unanswered": [asdict(each) for each in unanswered],
             }
         ]
+
+    def _kept(self, status: Result, unanswered: Iterable[Unanswered]) -> Result:
+        """Return the state of a recording to which no server that gave an answer adds rows."""
+        silent = self._silent_owner(str(status["name"]), unanswered)
+        return status if silent is None else {**status, "state": f"{UNKNOWN}: {silent}"}
 
     def _silent_owner(self, device: str, unanswered: Iterable[Unanswered]) -> Unanswered | None:
         """Return the owner of a device, if it is among the servers that gave no answer."""

@@ -118,10 +118,19 @@ class Forwarding:
 
     def everywhere(self, action: str, body: bytes = b"{}") -> tuple[list[Result], list[Unanswered]]:
         """Return the results of `action` with `body` on all other servers, and the servers that gave no answer."""
+        return self.asked(action, body)()
+
+    def asked(self, action: str, body: bytes = b"{}") -> Callable[[], tuple[list[Result], list[Unanswered]]]:
+        """Begin `everywhere`, and return the function that waits for the answers."""
         others = self._owners.others().items()
-        answers = [*_in_parallel(lambda each: self._ask(*each, action, body, LISTING_SECONDS), others)]
-        results = [result for answer in answers if not isinstance(answer, Unanswered) for result in answer]
-        return results, [answer for answer in answers if isinstance(answer, Unanswered)]
+        coming = _in_parallel(lambda each: self._ask(*each, action, body, LISTING_SECONDS), others)
+
+        def answers() -> tuple[list[Result], list[Unanswered]]:
+            found = [*coming]
+            results = [result for answer in found if not isinstance(answer, Unanswered) for result in answer]
+            return results, [answer for answer in found if isinstance(answer, Unanswered)]
+
+        return answers
 
     def _ask(self, name: str, location: str, action: str, body: bytes, seconds: float) -> list[Result] | Unanswered:
         try:

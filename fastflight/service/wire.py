@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
+from pydantic_core import PydanticSerializationError, to_json
 
 from fastflight.errors import RequestError, nearest
 from fastflight.service.catalog import Catalog
@@ -85,32 +87,46 @@ def parse(data: bytes, where: str) -> dict[str, Any]:
 
 def validate(model: type[M], content: dict[str, Any], *, strict: bool = True) -> M:
     """Return `content` as a `model`. The `RequestError` names the first key that does not fit."""
-    keys = {field.alias or name for name, field in model.model_fields.items()}
+    keys = _keys(model)
     for key in content:
         if key not in keys:
             raise RequestError("unknown key", where=shortened(key), hint=nearest(key, keys))
+    # From JSON, because strict validation of Python objects would not accept a list for a tuple.
+    encoded = _as_json(content)
     try:
-        # From JSON, because strict validation of Python objects would not accept a list for a tuple.
-        return model.model_validate_json(json.dumps(content, ensure_ascii=False).encode(), strict=strict)
-    except UnicodeEncodeError:
-        # A command line with bytes that are not UTF-8 has them as lone surrogates.
-        key = next(key for key, value in content.items() if not _is_unicode(value))
-        raise RequestError("not Unicode text", where=key, hint="Write it in UTF-8") from None
-    except (ValidationError, RecursionError) as error:
+        return model.model_validate_json(encoded, strict=strict)
+    except ValidationError as error:
         raise _refusal(error) from None
 
 
-def _is_unicode(value: Any) -> bool:
+def _as_json(content: dict[str, Any]) -> bytes:
     try:
-        json.dumps(value, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
+        return to_json(content, inf_nan_mode="constants")
+    except PydanticSerializationError as error:
+        # A command line with bytes that are not UTF-8 has them as lone surrogates.
+        if "UnicodeEncodeError" in str(error):
+            what, hint = "not Unicode text", "Write it in UTF-8"
+        else:
+            what, hint = "nested too deep", ""
+        key = next((key for key, value in content.items() if not _is_json(value)), "request")
+        raise RequestError(what, where=key, hint=hint) from None
+
+
+def _is_json(value: Any) -> bool:
+    try:
+        to_json(value)
+    except PydanticSerializationError:
         return False
     return True
 
 
-def _refusal(error: ValidationError | RecursionError) -> RequestError:
-    if isinstance(error, RecursionError):
-        return RequestError("nested too deep", where="request")
+@cache
+def _keys(model: type[BaseModel]) -> frozenset[str]:
+    """Return the keys that requests of this type may have."""
+    return frozenset(field.alias or name for name, field in model.model_fields.items())
+
+
+def _refusal(error: ValidationError) -> RequestError:
     first = error.errors(include_url=False)[0]
     where = shortened(".".join(str(part) for part in first["loc"]) or "request")
     if first["type"] == "missing":

@@ -9,7 +9,7 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -353,13 +353,16 @@ class Recordings:
         shared = self._shared
         return {} if shared is None else {name: shared.waiting(name) for name in list(self._recorders)}
 
-    def statuses(self, *, recorded: bool = False) -> list[RecordingStatus]:
-        """Return the status of all recordings, or of those to which this server adds rows."""
+    def recorded(self) -> list[str]:
+        """Return the names of the recordings to which this server adds rows, sorted."""
+        return sorted(self._recorders)
+
+    def statuses(self, names: Iterable[str] | None = None) -> list[RecordingStatus]:
+        """Return the status of all recordings, or of those with these names."""
         found = []
-        for name in self.names():
-            if not recorded or name in self._recorders:
-                with contextlib.suppress(UnknownName):  # it was removed meanwhile
-                    found.append(self._status(name, self.listed))
+        for name in self.names() if names is None else names:
+            with contextlib.suppress(UnknownName):  # it was removed meanwhile
+                found.append(self._status(name, self.listed))
         return found
 
     def _keep_ends(self) -> None:

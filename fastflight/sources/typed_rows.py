@@ -38,7 +38,7 @@ FOLDER = "rows"
 # The first lines, by which a layout is recognised. It is stored if they have at least so many bytes.
 SAMPLE_BYTES, LEAST_SAMPLE_BYTES = 64 * 1024, 4 * 1024
 # A list of thousands of recordings looks at so many chunks of each, if they show a table.
-LISTED_CHUNKS = 8
+LISTED_CHUNKS = 4
 # How often a reading that waits for another one checks whether its client is still there.
 LOOK_SECONDS = 0.2
 Layout: TypeAlias = RowLayout | Recognised
