@@ -1,6 +1,6 @@
 """Cuts the power of a board at a random moment of a deployment, and checks what it starts next.
 
-    python -m tests.campaigns.deploy --cuts 200 --seed 1
+    python -m tests.campaigns deploy --rounds 200 --seed 1
 
 The board is a simulated one in a process of its own, which is killed. Its program has four files with a version number
 each, and writes the four numbers to a log at each start. After a cut the board is started twice. Exit code 1 means: a
@@ -15,16 +15,15 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections import Counter
+from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from fastflight.app.local_board import PluggedBoard
 from fastflight.cli.deployment import Deployment, Health
 from fastflight.errors import FastFlightError
 from fastflight_benchmark.simulated import SimulatedBoard
-from tests.campaigns import engine
+from tests.campaigns.engine import Campaign, Fault, Invariant
 
 PARTS = ("part1", "part2", "part3")
 MAIN = """\
@@ -38,19 +37,6 @@ print('ready', V)
 SECONDS = 30.0
 # How a deployment ended, by the step in which it was.
 STEPS = ("stage", "attempt", "accept", "complete")
-
-
-@dataclass(slots=True)
-class DeployOutcome:
-    """How many deployments ended in each step, and which starts or deployments were wrong."""
-
-    steps: Counter[str] = field(default_factory=Counter)
-    starts: int = 0
-    wrong: list[str] = field(default_factory=list)
-
-    @property
-    def clean(self) -> bool:
-        return not self.wrong and any(self.steps[step] for step in STEPS)
 
 
 def write_program(folder: Path, version: int) -> None:
@@ -89,73 +75,75 @@ class PoweredBoard(SimulatedBoard):
         return first.removeprefix("V = ")
 
 
-def deployed(board: PoweredBoard, program: Path, cut_after: float | None) -> tuple[str, bool, float]:
-    """Deploy, and cut the power after so many seconds. Return the last step, whether it was cut, and the time taken."""
-    step, began = STEPS[0], time.monotonic()
-    with board:
+class Deploy(Campaign):
+    name = "deploy"
+    rounds = 200
+    needed = ("cut",)
+
+    def start(self) -> None:
+        self._program = self.folder / "program"
+        self._board = PoweredBoard(self.folder / "board")
+        for each in (self._program, self._board.folder):
+            each.mkdir()
+        write_program(self._board.folder, 0)
+        # The first deployment is not cut, and shows how long one takes.
+        self._version, self._takes = 0, 1.0
+        self._deploy(SECONDS)
+        self.check(self.always())
+
+    def carry_out(self, number: int, chance: random.Random) -> None:
+        after = chance.uniform(0, self._takes)
+        self.counts["cut"] += self.strike(Fault("power cut", "board", lambda: self._deploy(after)))
+
+    def always(self) -> dict[str, Invariant]:
+        return {"a start runs one version as a whole": self._starts}
+
+    def _starts(self) -> Iterator[str]:
+        """Start the board twice: after a trial, the second start runs the accepted version."""
+        for start in ("first", "second"):
+            accepted = self._board.accepted()
+            allowed = {self._before, str(self._version)} if start == "first" else {accepted}
+            numbers = self._board.boot()
+            self.counts["starts"] += 1
+            if len(set(numbers)) != 1 or len(numbers) != 4 or numbers[0] not in allowed:
+                yield f"version {self._version}, in {self._step}: the {start} start ran {numbers}, not {allowed}"
+
+    def _deploy(self, cut_after: float) -> bool:
+        """Deploy the next version, and cut the power after so many seconds. Return whether it was cut."""
+        self._version += 1
+        write_program(self._program, self._version)
+        self._before = self._board.accepted()
+        self._step = STEPS[0]
         was_cut = threading.Event()
 
         def switch_off() -> None:
             was_cut.set()
-            board.stop()
+            self._board.stop()
 
-        cut = threading.Timer(SECONDS if cut_after is None else cut_after, switch_off)
-        with closing(PluggedBoard(board.path)) as plugged:
-            deployment, target = Deployment(program, ()), plugged.board(interrupt=True)
+        cut = threading.Timer(cut_after, switch_off)
+        with self._board, closing(PluggedBoard(self._board.path)) as plugged:
+            deployment, target = Deployment(self._program, ()), plugged.board(interrupt=True)
             target.info()
             began = time.monotonic()
             cut.start()
             try:
                 deployment.stage(target)
-                step = STEPS[1]
+                self._step = STEPS[1]
                 if not deployment.attempt(target, plugged.board(), Health("ready", False, SECONDS)):
-                    step = STEPS[2]
+                    self._step = STEPS[2]
                     deployment.accept(target)
-                    step = STEPS[3]
+                    self._step = STEPS[3]
             except FastFlightError:
                 pass
             finally:
                 cut.cancel()
                 cut.join()
-        return step, was_cut.is_set(), time.monotonic() - began
+        self.counts[f"in {self._step}"] += was_cut.is_set()
+        if not was_cut.is_set():
+            self._takes = time.monotonic() - began
+            if (self._step, self._board.accepted()) != (STEPS[3], str(self._version)):
+                self.violate("a deployment succeeds", f"version {self._version}, without a cut: ended in {self._step}")
+        return was_cut.is_set()
 
 
-def campaign(folder: Path, cuts: int, seed: int) -> DeployOutcome:
-    """Deploy `cuts` versions, each with a cut."""
-    chance, outcome = random.Random(seed), DeployOutcome()
-    program = folder / "program"
-    board = PoweredBoard(folder / "board")
-    for each in (program, board.folder):
-        each.mkdir()
-    write_program(board.folder, 0)
-    takes = 1.0
-    for version in range(1, cuts + 2):
-        write_program(program, version)
-        before = board.accepted()
-        # The first one is not cut, and shows how long a deployment takes.
-        step, was_cut, seconds = deployed(board, program, None if version == 1 else chance.uniform(0, takes))
-        if not was_cut:
-            takes = seconds
-        if version > 1:
-            outcome.steps[step if was_cut else "not cut"] += 1
-        if not was_cut and (step, board.accepted()) != (STEPS[3], str(version)):
-            outcome.wrong.append(f"version {version}, without a cut: ended in {step}")
-        for start in ("first", "second"):
-            after = board.accepted()
-            allowed = {before, str(version)} if start == "first" else {after}
-            numbers = board.boot()
-            outcome.starts += 1
-            if len(set(numbers)) != 1 or len(numbers) != 4 or numbers[0] not in allowed:
-                outcome.wrong.append(
-                    f"version {version}, cut in {step}: the {start} start ran {numbers}, not {allowed}"
-                )
-    return outcome
-
-
-if __name__ == "__main__":
-    engine.command(
-        __doc__,
-        lambda folder, asked: campaign(folder, asked.cuts, asked.seed),
-        engine.option("--cuts", 200, "how many deployments are cut"),
-        seed=1,
-    )
+CAMPAIGN = Deploy

@@ -1,6 +1,6 @@
 """Kills a process that writes a recording log at random moments, and checks the log.
 
-    python -m tests.campaigns.kills --runs 1000
+    python -m tests.campaigns kills --rounds 1000
 
 A process appends to several logs at once, sweeps and compacts, and reports which rows were acknowledged. After a
 random time it is killed (SIGKILL; TerminateProcess on Windows), the folder is opened again, and every row is checked.
@@ -17,15 +17,15 @@ import random
 import signal
 import struct
 import time
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from functools import partial
 from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from fastflight.log import LOG_SCHEMA, Gap, NumberedRows, Range, Retention, Store, Ticket, compact
-from tests.campaigns import engine
+from tests.campaigns.engine import Campaign, Fault, Invariant
 
 LOGS = ("a", "b", "c")
 # Short groups and small files: many sweeps and compactions in the short life of a process.
@@ -47,25 +47,6 @@ START_SECONDS = 60.0
 LOOKED_AT_AGAIN = 2000
 # The exit code of a process that was killed; on Windows, as `multiprocessing` tells it.
 KILLED = -getattr(signal, "SIGKILL", signal.SIGTERM)
-
-
-@dataclass(slots=True)
-class KillOutcome:
-    """What the campaign found. `restart_seconds` is the longest; `missed` counts processes that could not be killed."""
-
-    runs: int = 0
-    missed: int = 0
-    acknowledged: int = 0
-    read: int = 0
-    lost: int = 0
-    wrong: int = 0
-    compactions: int = 0
-    restart_seconds: float = 0.0
-    following: dict[str, int] = field(default_factory=lambda: dict.fromkeys(LOGS, 0))
-
-    @property
-    def clean(self) -> bool:
-        return not self.lost and not self.wrong and not self.missed
 
 
 def batch_of(name: str, first: int, rows: int) -> pa.RecordBatch:
@@ -101,20 +82,39 @@ def record(folder: str, seed: int, acknowledge: Connection) -> None:
                 compact(store, file_bytes=FILE_BYTES, least=LEAST_COMMITS)
 
 
-def campaign(folder: Path, runs: int, seed: int) -> KillOutcome:
-    """Kill `runs` processes that record to `folder`, and check after each."""
-    chance = random.Random(seed)
-    method = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
-    processes: Any = multiprocessing.get_context(method)
-    if method == "forkserver":
-        # With its first array Arrow loads pandas: a second that each process would spend before it records.
-        processes.set_forkserver_preload(["pandas", "tests.campaigns.kills", __name__])
-    outcome = KillOutcome()
-    for _ in range(runs):
-        before = dict(outcome.following)
-        receive, send = processes.Pipe(duplex=False)
+class Kills(Campaign):
+    name = "kills"
+    needed = ("rows acknowledged", "rows read")
+
+    def start(self) -> None:
+        method = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
+        self._processes: Any = multiprocessing.get_context(method)
+        if method == "forkserver":
+            # With its first array Arrow loads pandas: a second that each process would spend before it records.
+            self._processes.set_forkserver_preload(["pandas", __name__])
+        # For each log the number after its last known row, and what that was before the last kill.
+        self._following = dict.fromkeys(LOGS, 0)
+        self._before = dict(self._following)
+
+    def carry_out(self, number: int, chance: random.Random) -> None:
+        self._before = dict(self._following)
+        self.strike(Fault("kill", "writer", partial(self._kill, chance)))
+        # What an earlier process had appended and not acknowledged is in `before`, and is not counted.
+        self.counts["rows acknowledged"] += sum(self._following[name] - self._before[name] for name in LOGS)
+
+    def always(self) -> dict[str, Invariant]:
+        start = {name: max(seq - LOOKED_AT_AGAIN, 0) for name, seq in self._before.items()}
+        return {"acknowledged rows are there once, and right": partial(self._look, start)}
+
+    def at_end(self) -> dict[str, Invariant]:
+        return {"acknowledged rows are there once, and right": partial(self._look, dict.fromkeys(LOGS, 0))}
+
+    def _kill(self, chance: random.Random) -> None:
+        """Kill a process that records. `AssertionError` if it has ended by itself, or acknowledged nothing."""
+        receive, send = self._processes.Pipe(duplex=False)
         # A daemon: it ends with this process, however that comes.
-        process = processes.Process(target=record, args=(str(folder), chance.randrange(2**32), send), daemon=True)
+        arguments = (str(self.folder), chance.randrange(2**32), send)
+        process = self._processes.Process(target=record, args=arguments, daemon=True)
         process.start()
         send.close()
         said = bytearray()
@@ -132,48 +132,40 @@ def campaign(folder: Path, runs: int, seed: int) -> KillOutcome:
                 said += more
             receive.close()
             process.join()
-        # One that has ended by itself, or never came so far as to acknowledge, was not struck: that is a defect, too.
-        outcome.missed += process.exitcode != KILLED or not said
         for number, following in ACKNOWLEDGED.iter_unpack(bytes(said)):
-            outcome.following[LOGS[number]] = max(following, outcome.following[LOGS[number]])
-        outcome.runs += 1
-        # What an earlier process had appended and not acknowledged is in `before`, and is not counted.
-        outcome.acknowledged += sum(outcome.following[name] - before[name] for name in LOGS)
-        check(folder, outcome, {name: max(seq - LOOKED_AT_AGAIN, 0) for name, seq in before.items()})
-        if outcome.runs % 50 == 0 or not outcome.clean:
-            engine.say(str(outcome))
-    check(folder, outcome, dict.fromkeys(LOGS, 0))
-    return outcome
+            self._following[LOGS[number]] = max(following, self._following[LOGS[number]])
+        assert process.exitcode == KILLED, f"it ended by itself with {process.exitcode}"
+        assert said, "it acknowledged nothing"
 
-
-def check(folder: Path, outcome: KillOutcome, start: dict[str, int]) -> None:
-    """Open the folder, and check the rows of each log from `start` on."""
-    began = time.perf_counter()
-    with Store(folder) as store:
-        outcome.restart_seconds = max(outcome.restart_seconds, time.perf_counter() - began)
-        outcome.compactions = max(
-            outcome.compactions, sum(1 for name in os.listdir(folder) if name.endswith(".parquet"))
-        )
-        for name in store.names():
-            log = store.log(name)
-            # Rows that were appended and never acknowledged may be there: then they are right, and count from now on.
-            following = max(outcome.following[name], log.next_seq)
-            reached = start[name]
-            for item in log.read(Range(from_seq=start[name])):
-                # Numbers that are passed over in silence are lost; rows that come a second time are wrong.
-                outcome.lost += max(item.first - reached, 0)
-                if isinstance(item, Gap):
-                    # What retention has let go of is not lost, if it is old enough.
-                    old = item.last < following - KEPT_ROWS // 2
-                    outcome.lost += 0 if item.why == "cleared" and old else item.last - item.first + 1
-                    reached = max(reached, item.last + 1)
-                else:
-                    outcome.read += item.batch.num_rows
-                    outcome.wrong += wrong(name, item) + max(reached - item.first, 0)
-                    reached = max(reached, item.first + item.batch.num_rows)
-            outcome.lost += max(following - reached, 0)
-            outcome.following[name] = following
-        outcome.lost += sum(seq for name, seq in outcome.following.items() if seq and name not in store.names())
+    def _look(self, start: dict[str, int]) -> Iterator[str]:
+        """Open the folder, and check the rows of each log from `start` on."""
+        with Store(self.folder) as store:
+            compacted = sum(1 for name in os.listdir(self.folder) if name.endswith(".parquet"))
+            self.at_most("most Parquet files", compacted)
+            for name, seq in self._following.items():
+                if seq and name not in store.names():
+                    yield f"log {name} is gone"
+            for name in store.names():
+                log = store.log(name)
+                # Rows that were appended and never acknowledged may be there: they are right, and count from now on.
+                following = max(self._following[name], log.next_seq)
+                reached = start[name]
+                for item in log.read(Range(from_seq=start[name])):
+                    if item.first != reached:  # passed over in silence, or there a second time
+                        yield f"log {name}: row {item.first} follows row {reached - 1}"
+                    if isinstance(item, Gap):
+                        # What retention has let go of is not lost, if it is old enough.
+                        if item.why != "cleared" or item.last >= following - KEPT_ROWS // 2:
+                            yield f"log {name}: rows {item.first} to {item.last} are {item.why}"
+                        reached = item.last + 1
+                    else:
+                        self.counts["rows read"] += item.batch.num_rows
+                        if count := wrong(name, item):
+                            yield f"log {name}: {count} rows from {item.first} on do not match their numbers"
+                        reached = item.first + item.batch.num_rows
+                if reached < following:
+                    yield f"log {name}: rows {reached} to {following - 1} are lost"
+                self._following[name] = following
 
 
 def wrong(name: str, rows: NumberedRows) -> int:
@@ -186,10 +178,4 @@ def wrong(name: str, rows: NumberedRows) -> int:
     )
 
 
-if __name__ == "__main__":
-    engine.command(
-        __doc__,
-        lambda folder, asked: campaign(asked.folder or folder, asked.runs, asked.seed),
-        engine.option("--runs", 20),
-        engine.option("--folder", None, "default: a temporary one, removed at the end", type=Path),
-    )
+CAMPAIGN = Kills

@@ -1,44 +1,37 @@
 """Keeps a server under clients that come and go, for minutes or hours, and checks rows, memory and descriptors.
 
-    python -m tests.campaigns.soak --minutes 10
-    python -m tests.campaigns.soak --minutes 1440 --boards 100 --clients 50
+    python -m tests.campaigns soak --seconds 600
+    python -m tests.campaigns soak --seconds 86400 --boards 100 --clients 50
 
 One board in ten is a simulated one, with files and a REPL; the others print rows, many to a process. All are recorded.
 Clients (`soaking.visits`) read files, follow sessions, write and verify, use a REPL, come by HTTP, read slowly, and
-hang up. The server's process is sampled; `--samples` writes the samples to a CSV. Exit code 1: memory grew after the
-warm-up, descriptors or threads were not given back, a row is unaccounted for, or an error had no code.
+hang up. Nothing is struck: each round samples the server's process.
 
 The warm-up ends when everything that fills up is full: the taps, and the memory that compacting a GB of recordings
-takes. A run that is too short to tell about memory (ten minutes) says so. Ctrl-C or SIGTERM ends a run early, and
-judges it.
+takes. A run that is too short to tell about memory (ten minutes) says so.
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import csv
 import random
 import statistics
-import threading
 import time
 import urllib.error
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 import psutil
 
-from fastflight.app.local_cluster import free_ports
 from fastflight.client import FastFlightClient
 from fastflight.errors import FastFlightError
 from fastflight.transport.chunk_buffer import CHUNK_BYTES, KEPT_BYTES
 from fastflight_benchmark.loading.recorded import replayed
 from fastflight_benchmark.printing_boards import Options, printing
-from fastflight_benchmark.processes import spawned
 from tests.campaigns import engine
+from tests.campaigns.faulting.program import Program
 from tests.campaigns.soaking.visits import FILE, VISITS, Counted, Place, lines
 from tests.support.servers import TABLE
 
@@ -54,8 +47,8 @@ REST_SECONDS, POLL_SECONDS = 20.0, 0.5
 # Descriptors that may come and go by themselves: connections to the database of recordings, the pipe or socket that
 # gRPC keeps ready.
 SPARE_DESCRIPTORS = 8
-# Sampled so often, and less often where it takes hours.
-INTERVAL_SECONDS, MOST_SAMPLES = 2.0, 5000
+# Sampled so often.
+INTERVAL_SECONDS = 2.0
 # Fewer visits of a kind say nothing, and neither do samples of a shorter time.
 LEAST_VISITS, LEAST_SECONDS = 20, 1800.0
 # Memory that grows by less is called flat: a day of it is about what a server has before its first client comes.
@@ -64,40 +57,20 @@ FLAT_MB_PER_HOUR = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """`seconds` since the first; memory, descriptors and threads of the process; tasks and streams by its `stats`.
+    """`seconds` since the start; memory, descriptors and threads of the process; tasks and streams by its `stats`.
 
-    `lasting_threads`: without those of pools. `compacted`: files that the recordings were compacted to by then;
-    `compacting`: one more was being written.
+    `lasting_threads`: without those of pools. `compacted`: recordings were compacted by then; `compacting`: a file was
+    being written.
     """
 
     seconds: float
     rss_mb: float
-    descriptors: int = 0
-    threads: int = 0
-    lasting_threads: int = 0
-    tasks: int = 0
-    streams: int = 0
-    compacted: int = 0
-    compacting: bool = False
-
-
-@dataclass(slots=True)
-class SoakOutcome:
-    """Visits, and the rows that they read, by kind; errors by code; and each promise with whether it held.
-
-    A promise is None if the run was too short to tell.
-    """
-
-    visits: Counter[str] = field(default_factory=Counter)
-    rows: Counter[str] = field(default_factory=Counter)
-    counted: Counted = field(default_factory=Counted)
-    errors: Counter[str] = field(default_factory=Counter)
-    flaws: list[str] = field(default_factory=list)
-    promises: dict[str, bool | None] = field(default_factory=dict)
-
-    @property
-    def clean(self) -> bool:
-        return not self.flaws and False not in self.promises.values()
+    descriptors: int
+    lasting_threads: int
+    tasks: int
+    streams: int
+    compacted: bool
+    compacting: bool
 
 
 class Client(engine.Worker):
@@ -131,59 +104,136 @@ class Client(engine.Worker):
         return super().accepts(error)
 
 
-class Sampling(threading.Thread):
-    """Samples a server's process every `interval` seconds until `leave`."""
+class Soak(engine.Campaign):
+    name = "soak"
+    rounds = 10**6
+    seconds = 600.0
+    needed = ("rows read", "rows written", "rows recorded")
+    options = (
+        engine.option("--boards", 100, "boards, one in ten of them with files"),
+        engine.option("--clients", 50, "clients at a time"),
+    )
 
-    def __init__(self, pid: int, location: str, folder: Path, interval: float) -> None:
-        super().__init__(name="sampling", daemon=True)
-        self.samples: list[Sample] = []
-        self._process, self._location, self._folder, self._interval = psutil.Process(pid), location, folder, interval
-        self._began, self._over = time.monotonic(), threading.Event()
+    def start(self) -> None:
+        full = max(1, self.asked.boards // PRINTING_PER_BOARD)
+        printing_boards = Options(self.asked.boards - full, rows_per_second=ROWS_PER_SECOND)
+        self._fleet = self.stack.enter_context(printing(printing_boards))
+        devices = {f"board-{number}": url for number, url in enumerate(self._fleet.urls)}
+        printing_names, names = tuple(devices), tuple(f"sim-{number}" for number in range(full))
+        devices |= dict.fromkeys(names, "sim:?telemetry=10")
+        fleet = self.folder / "fleet.toml"
+        fleet.write_text("".join(f'[devices.{name}]\nurl = "{url}"\n' for name, url in devices.items()))
+        self._recordings = self.folder / "recordings"
+        serving = ["serve", "--server", "grpc://127.0.0.1:0", "--fleet", str(fleet), "--http", "0", "--log-json"]
+        serving += ["--record", "*", "--recordings", str(self._recordings), *TABLE]
+        listening = [r"listening on (grpc://[^\s;]+)", r"listening on (http://[^\s;]+)"]
+        self._server = Program("server", serving, listening, self.folder / "server.log")
+        self.programs.append(self._server)
+        self._location, http = self._server.start()
+        self.stack.callback(self._server.kill)
+        with FastFlightClient(self._location) as client:
+            file = client.read("sim-0", FILE).to_arrow()
+            for name in names:  # what begins with the first of its kind is there from then on
+                client.ls(name)
+        place = Place(self._location, http, printing_names, names, file, lines(http, "sim-0"))
+        self._process, self._began = psutil.Process(self._server.pid), time.monotonic()
+        self._clients = [Client(place, number, self.asked.seed) for number in range(self.asked.clients)]
+        for kind in VISITS:
+            self._clients[0].once(partial(self._clients[0].visit, kind))
+        self._samples: list[Sample] = []
+        self._start = self._rested(None)
+        for each in self._clients:
+            each.start()
 
-    def take(self) -> Sample:
+    def carry_out(self, number: int, chance: random.Random) -> None:
+        time.sleep(INTERVAL_SECONDS)
+        self._samples.append(self._sample())
+
+    def finish(self) -> None:
+        self.check({"visits end in time, with right rows or a documented error": self._flawed_visits})
+        self._end = self._rested(self._start)
+        self._printed = self._fleet.stop()
+
+    def at_end(self) -> dict[str, engine.Invariant]:
+        return {
+            "memory is flat": self._grown,
+            "no descriptor, thread, stream or task is leaked": self._leaked,
+            "all printed rows are recorded": self._not_recorded,
+        }
+
+    def _flawed_visits(self) -> Iterator[str]:
+        yield from engine.settled(self._clients, self.counts)
+        visits, rows = Counter[str](), Counter[str]()
+        counted = sum((each.counted for each in self._clients), Counted())
+        for each in self._clients:
+            visits += each.visits
+            rows += each.rows
+        self.counts.update({f"visits: {kind}": count for kind, count in visits.items()})
+        self.counts.update({"rows read": counted.read, "rows written": counted.written, "gaps": counted.told_missing})
+        for kind in VISITS:
+            if visits[kind] >= LEAST_VISITS and not rows[kind]:
+                yield f"{kind}: no rows in {visits[kind]} visits"
+
+    def _grown(self) -> Iterator[str]:
+        grew = growth(self._samples)
+        engine.say("too short to tell about memory" if grew is None else f"memory: {grew:+.1f} MB per hour")
+        self.counts["MB at the end"] = round(self._end.rss_mb)
+        if grew is not None and grew >= FLAT_MB_PER_HOUR:
+            yield f"{grew:+.1f} MB per hour after the warm-up"
+
+    def _leaked(self) -> Iterator[str]:
+        start, end = self._start, self._end
+        for name, allowed in (
+            ("descriptors", start.descriptors + SPARE_DESCRIPTORS),
+            ("lasting_threads", start.lasting_threads),
+            ("streams", 0),
+            ("tasks", start.tasks),
+        ):
+            if not 0 <= (count := getattr(end, name)) <= allowed:
+                yield f"{count} {name}, at the start {getattr(start, name)}"
+
+    def _not_recorded(self) -> Iterator[str]:
+        kept = replayed(self._location, self._printed)
+        printed = sum(board.rows for board in self._printed)
+        self.counts["rows recorded"] = kept.rows
+        if kept.rows != printed or kept.wrong:
+            yield f"{kept.rows} of {printed}, and {kept.wrong} recordings are wrong"
+
+    def _sample(self) -> Sample:
         """Take one sample. The client that asks `stats` has left when the process is looked at."""
         tasks = streams = pooled = -1
         with contextlib.suppress(FastFlightError), FastFlightClient(self._location) as client:
             told = client.stats()
             tasks, streams = sum(shard["tasks"] for shard in told["shards"]), told["open"]
             pooled = told["threads"]["offload"] + told["threads"]["other"]
-        names = [file.name for file in self._folder.rglob("*.parquet*")]
+        names = [file.name for file in self._recordings.rglob("*.parquet*")]
         with self._process.oneshot():
             threads = self._process.num_threads()
             return Sample(
                 round(time.monotonic() - self._began, 1),
                 self._process.memory_info().rss / 1e6,
                 self._process.num_fds(),
-                threads,
                 -1 if pooled < 0 else threads - pooled,
                 tasks,
                 streams,
-                sum(name.endswith(".parquet") for name in names),
+                any(name.endswith(".parquet") for name in names),
                 any(name.endswith(".new") for name in names),
             )
 
-    def rested(self, start: Sample | None) -> Sample:
+    def _rested(self, start: Sample | None) -> Sample:
         """Return a sample without clients, when the process is back at `start`, does not change, or time is up."""
         deadline, before = time.monotonic() + REST_SECONDS, None
         while True:
-            sample = self.take()
+            sample = self._sample()
             held = sample.descriptors, sample.lasting_threads
             if start is not None:
-                settled = held[0] <= start.descriptors and held[1] <= start.lasting_threads
+                is_settled = held[0] <= start.descriptors and held[1] <= start.lasting_threads
             else:
-                settled = held == before
-            if (settled and sample.streams == 0) or time.monotonic() > deadline:
+                is_settled = held == before
+            if (is_settled and sample.streams == 0) or time.monotonic() > deadline:
                 return sample
             before = held
             time.sleep(POLL_SECONDS)
-
-    def run(self) -> None:
-        while not self._over.wait(self._interval):
-            self.samples.append(self.take())
-
-    def leave(self) -> None:
-        self._over.set()
-        self.join()
 
 
 def growth(samples: Sequence[Sample]) -> float | None:
@@ -199,102 +249,4 @@ def growth(samples: Sequence[Sample]) -> float | None:
     return statistics.linear_regression(hours, [each.rss_mb for each in warm]).slope
 
 
-def promises(
-    outcome: SoakOutcome, samples: Sequence[Sample], start: Sample, end: Sample, printed: int, kept: int, wrong: int
-) -> dict[str, bool | None]:
-    """Return each promise, and whether it held."""
-    counted, grew = outcome.counted, growth(samples)
-    without = [kind for kind, visits in outcome.visits.items() if visits >= LEAST_VISITS and not outcome.rows[kind]]
-    return {
-        f"memory is flat: {grew} MB per hour after the warm-up, {end.rss_mb:.0f} MB at the end": (
-            None if grew is None else grew < FLAT_MB_PER_HOUR
-        ),
-        f"descriptors are back: {start.descriptors}, then {end.descriptors}": (
-            end.descriptors <= start.descriptors + SPARE_DESCRIPTORS
-        ),
-        f"threads are back, but for pools: {start.lasting_threads}, then {end.lasting_threads}": (
-            0 <= end.lasting_threads <= start.lasting_threads
-        ),
-        f"no stream is left: {end.streams}": end.streams == 0,
-        f"tasks are back: {start.tasks}, then {end.tasks}": 0 <= end.tasks <= start.tasks,
-        f"all {printed} printed rows are kept: {kept}": 0 < kept == printed and not wrong,
-        f"of {counted.read} rows read and {counted.written} written {counted.wrong} are wrong": (
-            counted.wrong == 0 and counted.read > 0
-        ),
-        f"each kind of visit has had rows, without any: {without}": not without,
-    }
-
-
-def campaign(folder: Path, asked: argparse.Namespace) -> SoakOutcome:
-    """Soak a server, and report whether everything held."""
-    outcome, full = SoakOutcome(), max(1, asked.boards // PRINTING_PER_BOARD)
-    with contextlib.ExitStack() as stack:
-        fleet = stack.enter_context(printing(Options(asked.boards - full, rows_per_second=ROWS_PER_SECOND)))
-        devices = {f"board-{number}": url for number, url in enumerate(fleet.urls)}
-        devices |= {f"sim-{number}": "sim:?telemetry=10" for number in range(full)}
-        (folder / "fleet.toml").write_text(
-            "".join(f'[devices.{name}]\nurl = "{url}"\n' for name, url in devices.items())
-        )
-        kept_in = folder / "recordings"
-        (port,) = free_ports(1)
-        server = stack.enter_context(
-            spawned(
-                "fastflight", "serve", "--server", "grpc://127.0.0.1:0", "--fleet", str(folder / "fleet.toml"),
-                "--record", "*", "--recordings", str(kept_in), "--http", str(port), "--log-json", *TABLE,
-            )
-        )  # fmt: skip
-        names, http = tuple(devices), f"http://127.0.0.1:{port}"
-        with FastFlightClient(server.location) as client:
-            file = client.read("sim-0", FILE).to_arrow()
-            for name in names[len(fleet.urls) :]:  # what begins with the first of its kind is there from then on
-                client.ls(name)
-        place = Place(
-            server.location, http, names[: len(fleet.urls)], names[len(fleet.urls) :], file, lines(http, "sim-0")
-        )
-        clients = [Client(place, number, asked.seed) for number in range(asked.clients)]
-        for kind in VISITS:
-            clients[0].once(partial(clients[0].visit, kind))
-        interval = max(INTERVAL_SECONDS, 60 * asked.minutes / MOST_SAMPLES)
-        sampling = Sampling(server.pid, server.location, kept_in, interval)
-        start = sampling.rested(None)
-        for each in (*clients, sampling):
-            each.start()
-        try:
-            time.sleep(60 * asked.minutes)
-        except KeyboardInterrupt:
-            engine.say("ended early: clients leave, and what there was is judged")
-        finally:
-            for each in clients:
-                each.leave()
-            for each in clients:
-                each.settle()
-                outcome.visits += each.visits
-                outcome.rows += each.rows
-                outcome.counted += each.counted
-                outcome.errors += each.ended
-                outcome.flaws += each.flaws
-            sampling.leave()
-        del outcome.errors["whole"]
-        end = sampling.rested(start)
-        printed = fleet.stop()
-        kept = replayed(server.location, printed)
-    rows = sum(board.rows for board in printed)
-    outcome.promises = promises(outcome, sampling.samples, start, end, rows, kept.rows, kept.wrong)
-    if asked.samples is not None:
-        with asked.samples.open("w", newline="") as out:
-            writer = csv.DictWriter(out, list(asdict(start)))
-            writer.writeheader()
-            writer.writerows(map(asdict, sampling.samples))
-    return outcome
-
-
-if __name__ == "__main__":
-    engine.command(
-        __doc__,
-        campaign,
-        engine.option("--minutes", 10.0, "how long"),
-        engine.option("--boards", 100, "boards, one in ten of them with files"),
-        engine.option("--clients", 50, "clients at a time"),
-        engine.option("--samples", None, "a CSV for the samples", type=Path),
-        seed=1,
-    )
+CAMPAIGN = Soak

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import random
 import signal
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple
 
 from tests.campaigns.clustering.stage import LINKS, NODES, SERVERS, ClusterStage
 from tests.campaigns.engine import Fault
@@ -87,43 +91,59 @@ def set_clock(stage: ClusterStage, target: str) -> None:
     stage.servers[name].clock.set(float(seconds))
 
 
-FAULTS: dict[str, Fault[ClusterStage]] = {
-    "server killed": Fault(
+class Kind(NamedTuple):
+    """A kind of fault at one of `targets`: how it begins and ends, and between how many seconds it lasts."""
+
+    targets: Sequence[str]
+    begin: Callable[[ClusterStage, str], object]
+    mend: Callable[[ClusterStage, str], object] = lambda stage, target: None
+    seconds: tuple[float, float] = (0.0, 0.0)
+
+
+KINDS: dict[str, Kind] = {
+    "server killed": Kind(
         SERVERS, lambda s, name: s.servers[name].program.kill(), lambda s, name: s.servers[name].program.start(), DOWN
     ),
-    "server stopped for a while": Fault(
+    "server stopped for a while": Kind(
         SERVERS,
         lambda s, name: s.servers[name].program.freeze(True),
         lambda s, name: s.servers[name].program.freeze(False),
         LASTING,
     ),
-    "server restarted": Fault(SERVERS, restart_server),
-    "all servers restarted in turn": Fault(SERVERS, roll_servers),
-    "NATS node killed": Fault(NODES, lambda s, name: s.nodes[name].kill(), lambda s, name: s.nodes[name].start(), DOWN),
-    "NATS node stopped for a while": Fault(
+    "server restarted": Kind(SERVERS, restart_server),
+    "all servers restarted in turn": Kind(SERVERS, roll_servers),
+    "NATS node killed": Kind(NODES, lambda s, name: s.nodes[name].kill(), lambda s, name: s.nodes[name].start(), DOWN),
+    "NATS node stopped for a while": Kind(
         NODES,
         lambda s, name: signal_node(s, name, signal.SIGSTOP),
         lambda s, name: signal_node(s, name, signal.SIGCONT),
         LASTING,
     ),
-    "NATS node restarted": Fault(NODES, restart_node),
-    "all NATS nodes restarted in turn": Fault(NODES, roll_nodes),
-    "link cut": Fault(LINKS, unplug, plug, LASTING),
-    "one cut off from all": Fault((*SERVERS, *NODES), unplug, plug, LASTING),
+    "NATS node restarted": Kind(NODES, restart_node),
+    "all NATS nodes restarted in turn": Kind(NODES, roll_nodes),
+    "link cut": Kind(LINKS, unplug, plug, LASTING),
+    "one cut off from all": Kind((*SERVERS, *NODES), unplug, plug, LASTING),
     # Bytes vanish, and neither side notices.
-    "link silent": Fault(LINKS, lambda s, name: strike_links(s, name, *SILENT), mend_links, LASTING),
-    "link slow": Fault(LINKS, lambda s, name: strike_links(s, name, *SLOW), mend_links, LASTING),
-    "disk of a NATS node full": Fault(NODES, lambda s, name: s.disks[name].fill(), empty_node_disk, LASTING),
-    "disk of a server full": Fault(
+    "link silent": Kind(LINKS, lambda s, name: strike_links(s, name, *SILENT), mend_links, LASTING),
+    "link slow": Kind(LINKS, lambda s, name: strike_links(s, name, *SLOW), mend_links, LASTING),
+    "disk of a NATS node full": Kind(NODES, lambda s, name: s.disks[name].fill(), empty_node_disk, LASTING),
+    "disk of a server full": Kind(
         SERVERS, lambda s, name: s.disks[name].fill(), lambda s, name: s.disks[name].empty(), LASTING
     ),
-    "clock of a server set": Fault(
+    "clock of a server set": Kind(
         [f"{name} {seconds:+}" for name in SERVERS for seconds in CLOCK_STEPS],
         set_clock,
         lambda s, target: s.servers[target.split()[0]].clock.set(0),
         LASTING,
     ),
 }
+
+
+def draw(stage: ClusterStage, kind: str, chance: random.Random) -> Fault:
+    """Choose the target of a fault of this kind, and how long it lasts."""
+    targets, begin, mend, seconds = KINDS[kind]
+    target = chance.choice(targets)
+    return Fault(kind, target, partial(begin, stage, target), partial(mend, stage, target), chance.uniform(*seconds))
 
 
 def stops_same(*kinds: str) -> bool:

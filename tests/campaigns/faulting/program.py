@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -21,6 +22,7 @@ LEASH = "tests.campaigns.faulting.leash"
 # Python with Arrow starts in about a second; many of them on a busy machine take long.
 START_SECONDS = 400.0
 STOP_SECONDS = 30.0
+SETTLE_SECONDS = 20.0
 # What an error that was not foreseen leaves in a server's log.
 UNFORESEEN = re.compile(r"request failed|Traceback \(most recent call last\)|Fatal Python error")
 
@@ -139,6 +141,18 @@ class Program:
             if None not in self._found:
                 self._ready.set()
         self._ready.set()
+
+
+def leaks(program: Program, before: tuple[int, int], descriptors: int, threads: int) -> list[str]:
+    """Return what a program, whose clients have left, holds more than `before` and so many descriptors and threads."""
+    deadline = time.monotonic() + SETTLE_SECONDS
+    while True:
+        now = program.held()
+        if now[0] <= before[0] + descriptors and now[1] <= before[1] + threads:
+            return []
+        if time.monotonic() > deadline:
+            return [f"{program.name}: {now[0]} descriptors and {now[1]} threads, before {before[0]} and {before[1]}"]
+        time.sleep(0.2)
 
 
 def _with_end(lines: list[str], at: int) -> str:

@@ -20,7 +20,7 @@ import contextlib
 import os
 import re
 import signal
-from collections.abc import Sequence
+import time
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -31,6 +31,7 @@ from pyarrow import flight
 from fastflight.app.config import DRAIN_SECONDS
 from fastflight.app.process import END_SECONDS
 from fastflight.client import FastFlightClient
+from fastflight.errors import FastFlightError
 from fastflight_benchmark.simulated import SimulatedBoard
 from tests.campaigns.faulting.guard import OPEN, guarded
 from tests.campaigns.faulting.portname import PortName
@@ -164,11 +165,22 @@ class Stage:
         self.server.freeze(False)
         self.set_clock(0)
 
-    def stop_server(self) -> bool:
-        """Tell the server to shut down, and wait until it has ended. Return True."""
+    def stop_server(self) -> None:
+        """Tell the server to shut down, and wait until it has ended."""
         if code := self.server.stop(DRAIN_SECONDS + END_SECONDS):
             self.flaws.append(f"the server was told to shut down, and ended with {code}")
-        return True
+
+    def kill_server_twice(self, seconds: float) -> None:
+        """Kill the server, and the next one so many seconds after its start, often before it listens."""
+        self.server.kill()
+        self.server.spawn()
+        time.sleep(seconds)
+        self.server.kill()
+
+    def record(self, is_recorded: bool) -> None:
+        """Stop the recording of the talker, or start it. A server that has ended starts it by itself."""
+        with contextlib.suppress(FastFlightError), self.client() as client:
+            (client.start_recording if is_recorded else client.stop_recording)(TALKER)
 
     def set_clock(self, seconds: float) -> None:
         """Set the server's clock so many seconds ahead of the right time, or behind it."""
@@ -182,10 +194,9 @@ class Stage:
         """End the process that shares a board."""
         self._bridges[name].kill()
 
-    def complaints(self) -> Sequence[str]:
-        """Return the unexpected errors of all logs, and shutdowns that went wrong."""
-        programs = [self.server, *self._bridges.values()]
-        return [*self.flaws, *(f"{program.name}: {line}" for program in programs for line in program.complaints())]
+    @property
+    def programs(self) -> list[Program]:
+        return [self.server, *self._bridges.values()]
 
     def _board(self, name: str) -> SimulatedBoard:
         return SimulatedBoard(self.folder / name, 0, listen="" if self.line == SERIAL else f"{HOST}:0")

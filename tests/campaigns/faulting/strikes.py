@@ -1,7 +1,6 @@
 """The faults that can happen during a piece of work, and where. One is chosen at random from those the stage allows.
 
-A strike is armed when the work begins (`apply`) and ended by `end`, which returns whether it took effect. It
-strikes at a place in the traffic or, one time in four, after a moment.
+A fault is armed when the work begins, and strikes at a place in the traffic or, one time in four, after a moment.
 """
 
 from __future__ import annotations
@@ -11,9 +10,10 @@ import random
 import resource
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
+from tests.campaigns.engine import Fault
 from tests.campaigns.faulting.guard import HELLO_BYTES, OPEN
 from tests.campaigns.faulting.stage import (
     BRIDGE_BOARD,
@@ -29,7 +29,8 @@ from tests.campaigns.faulting.stage import (
     Stage,
 )
 from tests.campaigns.faulting.works import Rows, Work
-from tests.support.chaos import ChaosProxy, Fault, Kind, Way, drawn
+from tests.support.chaos import ChaosProxy, Kind, Way, drawn
+from tests.support.chaos import Fault as TrafficFault
 from tests.support.small_disk import BLOCK_BYTES
 
 # Of a strike by the clock: no work is done much later than this.
@@ -40,15 +41,13 @@ ANSWER_BYTES = 400
 THROTTLED_SECONDS = 10.0
 # How long something is frozen, unplugged or full.
 SHORT_SECONDS, LONG_SECONDS = 0.5, 3.0
-# What has less weight ends or freezes processes, which takes long to mend.
-QUICK_WEIGHT = 2
 # What a clock is set to, from the right time: as by a slip, by a summer time that is none, by a battery that is empty.
 CLOCK_SECONDS = (3_600, -3_600, 86_400, -86_400, 10 * 365 * 86_400, -10 * 365 * 86_400)
 # Of a disk that is full: what is left, in blocks.
 ROOM_BLOCKS = 3
 # What is to be struck from outside is held meanwhile, and whether it has come so far is looked at so often.
 HOLD_SECONDS, WATCH_SECONDS = 0.3, 0.005
-FULL, FULL_DISK = "full", "full disk"
+FULL, FULL_DISK, UNHEARD = UNRECORDED = ("full", "full disk", "recording stopped")
 KILLED, STOPPED = "kill -9", "SIGTERM"
 # The hops that end at a port of the server.
 PORTS = (CLIENT_SERVER, BROWSER_GATEWAY)
@@ -86,24 +85,6 @@ CABLE_FAULTS = {
 }
 
 
-@dataclass(slots=True)
-class Strike:
-    """A fault: its kind, its hop, its description, and how it is applied."""
-
-    kind: str
-    hop: str
-    spec: str
-    apply: Callable[[], None]
-    # Whether it has struck, told when it is over.
-    end: Callable[[], bool]
-
-    def may_break(self, way: str) -> bool:
-        """Whether a browser's connection, by `way`, may end without a word: if it, or its gateway, was struck."""
-        return way == BROWSER_GATEWAY and (
-            self.hop == BROWSER_GATEWAY or (self.hop == SERVER and self.kind in (KILLED, STOPPED))
-        )
-
-
 class _Placed:
     """Something that is done when so much has passed a proxy, which holds the traffic meanwhile; and undone after.
 
@@ -113,7 +94,7 @@ class _Placed:
     def __init__(
         self,
         proxy: ChaosProxy,
-        fault: Fault,
+        fault: TrafficFault,
         do: Callable[[], object],
         undo: Callable[[], object] = lambda: None,
         lasting: float = 0.0,
@@ -148,28 +129,27 @@ class _Placed:
         self._undo()
 
 
-def strike(stage: Stage, work: Work, chance: random.Random, *, quick: bool = False) -> Strike:
-    """Choose a strike for this work. `quick`: one that ends no process, and needs no waiting for a time limit."""
+def draw(stage: Stage, work: Work, chance: random.Random) -> Fault:
+    """Choose a fault for this work."""
 
     def held(
         kind: str, where: str, do: Callable[[], object], undo: Callable[[], object] | None = None, spec: str = ""
-    ) -> Strike:
+    ) -> Fault:
         return _held(stage, work, chance, spec or kind, kind, where, do, undo)
 
-    def clocked() -> Strike:
+    def clocked() -> Fault:
         seconds = chance.choice(CLOCK_SECONDS)
         back = partial(stage.set_clock, 0)
         return held("clock", SERVER, lambda: stage.set_clock(seconds), back, f"clock {seconds:+} s")
 
-    faults = {name: word for name, word in BOARD_FAULTS.items() if not (quick and word == "stall")}
-    choices: list[tuple[float, Callable[[], Strike]]] = [(6, lambda: _proxied(stage, work, chance, work.way))]
+    choices: list[tuple[float, Callable[[], Fault]]] = [(6, lambda: _proxied(stage, work, chance, work.way))]
     for hop in line_hops(stage):
         if work.board:
             choices.append((6, lambda hop=hop: _proxied(stage, work, chance, f"{hop} {work.board}")))  # type: ignore[misc]
     if not work.board:
         choices.append((6, lambda: _proxied(stage, work, chance, RELAY_TARGET)))
     else:
-        choices.append((3, lambda: _on_board(stage, work, chance, faults, BOARD)))
+        choices.append((3, lambda: _on_board(stage, work, chance, BOARD_FAULTS, BOARD)))
         choices.append((0.7, lambda: held(KILLED, BOARD, lambda: stage.kill_board(work.board))))
     if stage.line == SERIAL and work.board:
         cable = CABLE_FAULTS if work.is_verified else {k: v for k, v in CABLE_FAULTS.items() if v == "unplugged"}
@@ -177,6 +157,8 @@ def strike(stage: Stage, work: Work, chance: random.Random, *, quick: bool = Fal
     if stage.line == RFC2217 and work.board:
         choices.append((0.7, lambda: held(KILLED, "bridge", lambda: stage.kill_bridge(work.board))))
     choices.append((0.7, lambda: held(KILLED, SERVER, stage.server.kill)))
+    twice = partial(stage.kill_server_twice, chance.uniform(0, MOMENT_SECONDS))
+    choices.append((0.3, lambda: held(KILLED, SERVER, twice, spec="kill -9, and again")))
     choices.append((0.7, lambda: held(STOPPED, SERVER, stage.stop_server)))
     thawed = partial(stage.server.freeze, False)
     choices.append((0.7, lambda: held("frozen", SERVER, lambda: stage.server.freeze(True), thawed)))
@@ -186,10 +168,16 @@ def strike(stage: Stage, work: Work, chance: random.Random, *, quick: bool = Fal
         choices.append((2, lambda: held(FULL_DISK, DISK, partial(disk.fill, room), disk.empty)))
     if isinstance(work, Rows):
         choices.append((1, lambda: held(FULL, DISK, lambda: _fill(stage, chance), lambda: _empty(stage))))
-    if quick:
-        choices = [each for each in choices if each[0] >= QUICK_WEIGHT]
+        stopped, started = partial(stage.record, False), partial(stage.record, True)
+        choices.append((1, lambda: held(UNHEARD, SERVER, stopped, started)))
     weights = [weight for weight, _ in choices]
     return chance.choices([make for _, make in choices], weights)[0]()
+
+
+def may_break(fault: Fault, way: str) -> bool:
+    """Return whether a browser's connection, by `way`, may end without a word: if it, or its gateway, was struck."""
+    ended = fault.where == SERVER and fault.kind in (KILLED, STOPPED)
+    return way == BROWSER_GATEWAY and (fault.where == BROWSER_GATEWAY or ended)
 
 
 def line_hops(stage: Stage) -> tuple[str, ...]:
@@ -199,7 +187,7 @@ def line_hops(stage: Stage) -> tuple[str, ...]:
     return (TOOL_BRIDGE, BRIDGE_BOARD) if stage.line == RFC2217 else (SERVER_BOARD,)
 
 
-def _proxied(stage: Stage, work: Work, chance: random.Random, hop: str) -> Strike:
+def _proxied(stage: Stage, work: Work, chance: random.Random, hop: str) -> Fault:
     proxy = stage.proxies[hop]
     kinds = list(Kind)
     encrypted = hop in PORTS and stage.guard is not OPEN
@@ -215,10 +203,11 @@ def _proxied(stage: Stage, work: Work, chance: random.Random, hop: str) -> Strik
         fault = replace(fault, amount=max(fault.amount, work.reach / THROTTLED_SECONDS))
     name = hop.removesuffix(f" {FILES}").removesuffix(f" {TALKER}")
     shown = f"{name} ({stage.line})" if name == SERVER_BOARD else name
-    return Strike(WORDS[fault.kind], shown, f"{hop} {fault}", lambda: proxy.strike(fault), lambda: bool(proxy.mend()))
+    strike = partial(proxy.strike, fault)
+    return Fault(WORDS[fault.kind], shown, strike, lambda: bool(proxy.mend()), detail=f"{hop} {fault}")
 
 
-def _on_board(stage: Stage, work: Work, chance: random.Random, faults: dict[str, str], hop: str) -> Strike:
+def _on_board(stage: Stage, work: Work, chance: random.Random, faults: dict[str, str], hop: str) -> Fault:
     board = stage.boards[work.board]
     words = sorted({word for name, word in faults.items() if work.writes or name not in ("full-after", "flash-stall")})
     # Stalls are waited for, by the time limits of a transfer: fewer of them.
@@ -231,12 +220,11 @@ def _on_board(stage: Stage, work: Work, chance: random.Random, faults: dict[str,
     if word == "stall" and isinstance(work, Rows):
         return _stalled(stage, work, hop, spec, round(chance.uniform(SHORT_SECONDS, LONG_SECONDS), 2))
     # A slow flash does not say so.
-    return Strike(
-        word, hop, spec, lambda: board.inject([spec]), lambda: name == "flash-stall" or _struck(stage, work.board)
-    )
+    end = partial(_struck, stage, work.board, assumed=name == "flash-stall")
+    return Fault(word, hop, partial(board.inject, [spec]), end, detail=spec)
 
 
-def _stalled(stage: Stage, work: Work, hop: str, spec: str, seconds: float) -> Strike:
+def _stalled(stage: Stage, work: Work, hop: str, spec: str, seconds: float) -> Fault:
     """Switch a hanging board off and on, because a client that only listens would wait for ever."""
     board = stage.boards[work.board]
     struck: list[str] = []
@@ -252,7 +240,7 @@ def _stalled(stage: Stage, work: Work, hop: str, spec: str, seconds: float) -> S
         switching[0].join()
         return bool(struck) or _struck(stage, work.board)
 
-    return Strike("stall", hop, f"{spec} for {seconds} s", apply, end)
+    return Fault("stall", hop, apply, end, detail=f"{spec} for {seconds} s")
 
 
 def _reach(work: Work, outward: bool) -> int:
@@ -260,9 +248,9 @@ def _reach(work: Work, outward: bool) -> int:
     return work.reach if outward == work.writes else ANSWER_BYTES
 
 
-def _struck(stage: Stage, name: str) -> bool:
+def _struck(stage: Stage, name: str, *, assumed: bool = False) -> bool:
     struck = bool(stage.boards[name].mend())
-    return struck or not stage.boards[name].is_alive
+    return assumed or struck or not stage.boards[name].is_alive
 
 
 def _held(
@@ -274,14 +262,14 @@ def _held(
     where: str,
     do: Callable[[], object],
     undo: Callable[[], object] | None,
-) -> Strike:
-    """Return a strike at something that is not a connection, at a place of the work."""
+) -> Fault:
+    """Return a fault at something that is not a connection, at a place of the work."""
     way = chance.choice(list(Way))
-    fault = Fault(Kind.PAUSE, way, chance.randrange(_reach(work, way is Way.OUT)), HOLD_SECONDS)
+    fault = TrafficFault(Kind.PAUSE, way, chance.randrange(_reach(work, way is Way.OUT)), HOLD_SECONDS)
     lasting = round(chance.uniform(SHORT_SECONDS, LONG_SECONDS), 2) if undo else 0.0
     placed = _Placed(stage.proxies[work.way], fault, do, undo or (lambda: None), lasting)
     shown = f"{spec} at {fault.way}@{fault.at}" + (f" for {lasting} s" if lasting else "")
-    return Strike(kind, where, shown, placed.apply, placed.end)
+    return Fault(kind, where, placed.apply, placed.end, detail=shown)
 
 
 def _fill(stage: Stage, chance: random.Random) -> None:

@@ -1,4 +1,7 @@
-"""Running targets within a budget, each in a process of its own, and what came of it.
+"""Fuzzes targets under atheris, each for a while, one after the other, in a process of its own. Linux only.
+
+    python -m tests.campaigns fuzz --target telnet --executions 1000000
+    python -m tests.campaigns fuzz --target telnet --input crash.bin      # one input, without atheris
 
 A target ends at its first failure: an exception that it lets out, an execution that takes too long, too much memory, or
 the end of the process. The input that did it is kept, and told as a literal that goes into the target's `past`.
@@ -8,16 +11,15 @@ What reached new code is kept for the next run, in `build/fuzz/NAME`.
 from __future__ import annotations
 
 import hashlib
+import random
 import re
-import resource
 import struct
 import subprocess
 import sys
-import time
-from dataclasses import dataclass
 from pathlib import Path
 
-from tests.campaigns.fuzz.target import load
+from tests.campaigns.engine import Campaign, Invariant, option, say
+from tests.campaigns.fuzz.target import load, names
 
 BUILD = Path("build/fuzz")
 # libFuzzer's words for how an input failed, which begin the names of the files that it leaves.
@@ -25,40 +27,14 @@ FAILURES = ("crash", "timeout", "oom", "leak")
 # Of a failing process's output: the traceback, and what stands before it.
 SHOWN_LINES = 40
 
-_STATUS = re.compile(r"^#\d+\s+\w+.*?cov: (\d+) ft: (\d+) corp: (\d+)/", re.MULTILINE)
+_STATUS = re.compile(r"^#\d+\s+\w+.*?cov: (\d+)", re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True)
-class Budget:
-    """How much each target may run: executions, seconds, or whichever is met first; 0 is no bound."""
+def fuzz(name: str, executions: int, seconds: int, seed: int, folder: Path = BUILD) -> tuple[int, int, str]:
+    """Run one target for so many executions or seconds, 0 for any number, or until it fails.
 
-    runs: int = 0
-    seconds: int = 0
-    seed: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class TargetOutcome:
-    """What came of one target. `failure` is the literal of the input that broke it, and `log` what was printed."""
-
-    name: str
-    executions: int
-    seconds: float
-    # Of processors: on a busy machine the one figure that says how fast the target is.
-    cpu_seconds: float
-    # Branches of this package that were reached, and inputs that are kept because each reached something new.
-    coverage: int
-    kept: int
-    failure: str = ""
-    log: str = ""
-
-    @property
-    def failed(self) -> bool:
-        return bool(self.failure or self.log)
-
-
-def fuzz(name: str, budget: Budget, folder: Path = BUILD) -> TargetOutcome:
-    """Run one target until its budget is used up, or it fails."""
+    Return its executions, how many branches of this package they reached, and its output and the input if it failed.
+    """
     target = load(name)
     corpus, seeds, found = (folder / name / part for part in ("corpus", "seeds", "found"))
     for each in (corpus, seeds, found):
@@ -70,9 +46,9 @@ def fuzz(name: str, budget: Budget, folder: Path = BUILD) -> TargetOutcome:
     counter = folder / name / "executions"
     counter.write_bytes(bytes(8))
     options = [
-        f"-runs={budget.runs or -1}",
-        f"-max_total_time={budget.seconds}",
-        f"-seed={budget.seed}",
+        f"-runs={executions or -1}",
+        f"-max_total_time={seconds}",
+        f"-seed={seed}",
         f"-max_len={target.max_bytes}",
         f"-timeout={target.seconds}",
         f"-rss_limit_mb={target.max_megabytes}",
@@ -85,7 +61,6 @@ def fuzz(name: str, budget: Budget, folder: Path = BUILD) -> TargetOutcome:
         str(corpus),
         str(seeds),
     ]
-    start, used = time.monotonic(), _cpu_seconds()
     ended = subprocess.run(
         [sys.executable, "-m", "tests.campaigns.fuzz.child", name, str(folder / name), *options],
         stdin=subprocess.DEVNULL,
@@ -94,17 +69,49 @@ def fuzz(name: str, budget: Budget, folder: Path = BUILD) -> TargetOutcome:
         text=True,
         errors="replace",
     )
-    seconds, used = time.monotonic() - start, _cpu_seconds() - used
-    statuses = _STATUS.findall(ended.stdout)
-    coverage, _, kept = map(int, statuses[-1]) if statuses else (0, 0, 0)
-    (executions,) = struct.unpack("<Q", counter.read_bytes())
+    coverage = max(map(int, _STATUS.findall(ended.stdout)), default=0)
+    (executed,) = struct.unpack("<Q", counter.read_bytes())
     broken = sorted(path for path in found.iterdir() if path.name.partition("-")[0] in FAILURES)
-    log = "\n".join(ended.stdout.splitlines()[-SHOWN_LINES:]) if ended.returncode else ""
-    failure = repr(broken[0].read_bytes()) if broken else ""
-    return TargetOutcome(name, executions, seconds, used, coverage, kept, failure, log)
+    failure = "\n".join(ended.stdout.splitlines()[-SHOWN_LINES:]) if ended.returncode else ""
+    if broken:
+        failure += f"\npast: {broken[0].read_bytes()!r}"
+    return executed, coverage, failure
 
 
-def _cpu_seconds() -> float:
-    """What ended children have used."""
-    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return usage.ru_utime + usage.ru_stime
+class Fuzz(Campaign):
+    """A round fuzzes each target once."""
+
+    name = "fuzz"
+    rounds = 1
+    needed = ("executions",)
+    options = (
+        option("--target", None, "repeatable; default: all", action="append", choices=names()),
+        option("--executions", 0, "of each target"),
+        option("--time", 0, "seconds of each target; 60 if neither is given"),
+        option("--input", None, "run the one target over this file, once, without atheris", type=Path),
+    )
+
+    def start(self) -> None:
+        self._failures: list[str] = []
+
+    def carry_out(self, number: int, chance: random.Random) -> None:
+        asked = self.asked
+        for name in asked.target or names():
+            if asked.input:
+                target = load(name)
+                with target.running():
+                    target.run(asked.input.read_bytes())
+                self.counts["executions"] += 1
+                continue
+            seconds = asked.time or (0 if asked.executions else 60)
+            executions, coverage, failure = fuzz(name, asked.executions, seconds, chance.randrange(2**31))
+            self.counts["executions"] += executions
+            say(f"{name}: {executions:,} executions, {coverage} branches")
+            if failure:
+                self._failures.append(f"{name}: {failure}")
+
+    def always(self) -> dict[str, Invariant]:
+        return {"any bytes are read or refused": lambda: self._failures}
+
+
+CAMPAIGN = Fuzz

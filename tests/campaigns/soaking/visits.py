@@ -11,12 +11,14 @@ import json
 import random
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import astuple, dataclass
+from typing import Any
 
 import pyarrow as pa
 
-from fastflight.client import AsyncFastFlightClient, FastFlightClient, Gap
+from fastflight.client import AsyncFastFlightClient, FastFlightClient
+from fastflight.client.stream import RowStream
 from fastflight.errors import FastFlightError
 from fastflight_benchmark.loading.counting import JSON_SCHEMA
 from fastflight_benchmark.mock import Mock
@@ -24,6 +26,7 @@ from fastflight_benchmark.mock import Mock
 FILE = "/readings.csv"
 WRITTEN_ROWS = 500
 INTERNAL = FastFlightError.code
+JSON_LINES: dict[str, Any] = {"format": "jsonl", "schema": JSON_SCHEMA}
 # What a live session is followed for.
 SESSION_SECONDS = (0.5, 3.0)
 # Between the batches of a client that reads slowly.
@@ -94,40 +97,26 @@ def areading(place: Place, chance: random.Random, own: str) -> Counted:
 
 
 def following(place: Place, chance: random.Random, own: str) -> Counted:
-    """Follow a board's rows as it prints them. No number may be missing without a gap."""
-    counted = Counted()
+    """Follow a board's rows as it prints them."""
+    seconds = chance.uniform(*SESSION_SECONDS)
     with FastFlightClient(place.location) as client:
-        with client.session(
-            chance.choice(place.printing),
-            format="jsonl",
-            schema=JSON_SCHEMA,
-            limit_seconds=chance.uniform(*SESSION_SECONDS),
-            mode=chance.choice(("sync", "async")),
-        ) as rows:
-            _follow(((batch, rows.gaps) for batch in rows), counted, slow=False)
-    return counted
+        board = chance.choice(place.printing)
+        rows = client.session(board, limit_seconds=seconds, mode=chance.choice(("sync", "async")), **JSON_LINES)
+        return _followed(rows)
 
 
 def dawdling(place: Place, chance: random.Random, own: str) -> Counted:
     """Follow a board's rows slowly."""
-    counted = Counted()
     with FastFlightClient(place.location) as client:
         board = chance.choice(place.printing)
-        with client.session(
-            board, format="jsonl", schema=JSON_SCHEMA, since_seconds=60, limit_seconds=SESSION_SECONDS[1]
-        ) as rows:
-            _follow(((batch, rows.gaps) for batch in rows), counted, slow=True)
-    return counted
+        rows = client.session(board, since_seconds=60, limit_seconds=SESSION_SECONDS[1], **JSON_LINES)
+        return _followed(rows, SLOW_SECONDS)
 
 
 def replaying(place: Place, chance: random.Random, own: str) -> Counted:
     """Replay the last rows of a recording."""
-    counted = Counted()
     with FastFlightClient(place.location) as client:
-        name = chance.choice(place.printing)
-        with client.recording(name, format="jsonl", schema=JSON_SCHEMA, since_seconds=20) as rows:
-            _follow(((batch, rows.gaps) for batch in rows), counted, slow=False)
-    return counted
+        return _followed(client.recording(chance.choice(place.printing), since_seconds=20, **JSON_LINES))
 
 
 def writing(place: Place, chance: random.Random, own: str) -> Counted:
@@ -155,8 +144,7 @@ def talking(place: Place, chance: random.Random, own: str) -> Counted:
 def fetching(place: Place, chance: random.Random, own: str) -> Counted:
     """Read a file's rows over HTTP."""
     found = lines(place.http, chance.choice(place.boards))
-    count, rows = found.count(b"\n"), place.file.num_rows
-    return Counted(read=count, wrong=0 if found == place.lines else abs(count - rows) or rows)
+    return Counted(read=found.count(b"\n"), wrong=0 if found == place.lines else place.file.num_rows)
 
 
 def lines(http: str, board: str) -> bytes:
@@ -173,8 +161,7 @@ def watching(place: Place, chance: random.Random, own: str) -> Counted:
         "type": "device.session",
         "device": chance.choice(place.printing),
         "limit_seconds": chance.uniform(*SESSION_SECONDS),
-        "format": "jsonl",
-        "schema": JSON_SCHEMA,
+        **JSON_LINES,
     }
     counted, last, ended = Counted(), -1, False
     with urllib.request.urlopen(f"{place.http}/stream", json.dumps(asked).encode(), timeout=HTTP_SECONDS) as answer:
@@ -225,26 +212,21 @@ VISITS: dict[str, Visit] = {
 
 
 def _compared(found: pa.Table, place: Place) -> Counted:
-    """Rows of `FILE`: all of them and those, or as many are wrong as are too few or too many, or all."""
-    count, rows = found.num_rows, place.file.num_rows
-    return Counted(read=count, wrong=0 if found.equals(place.file) else abs(count - rows) or rows)
+    """Count the rows of `FILE`. If one differs, all count as wrong."""
+    return Counted(read=found.num_rows, wrong=0 if found.equals(place.file) else place.file.num_rows)
 
 
-def _follow(batches: Iterator[tuple[pa.RecordBatch, list[Gap]]], counted: Counted, *, slow: bool) -> None:
-    """Rows of a printing board in the order of their numbers; a place where some are missing is told or wrong."""
-    last, told = -1, 0
-    for batch, gaps in batches:
-        numbers = batch.column("n").to_pylist() if batch.num_rows else []
-        if len(gaps) > told:  # what follows is another run
-            counted.told_missing += len(gaps) - told
-            told, last = len(gaps), -1
-        for number in numbers:
-            # A line of which the session has seen the end only has none, and is the first of a run.
-            if number is None:
-                counted.wrong += last >= 0
-                continue
-            counted.wrong += last >= 0 and number != last + 1
-            last = number
-        counted.read += len(numbers)
-        if slow:
-            time.sleep(SLOW_SECONDS)
+def _followed(rows: RowStream, pause: float = 0.0) -> Counted:
+    """Count rows of a printing board. No number may be missing without a gap."""
+    counted, last = Counted(), -1
+    with rows:
+        for batch in rows:
+            if len(rows.gaps) > counted.told_missing:  # what follows is another run
+                counted.told_missing, last = len(rows.gaps), -1
+            for number in batch.column("n").to_pylist() if batch.num_rows else []:
+                # A line of which the session has seen the end only has no number, and is the first of a run.
+                counted.wrong += last >= 0 and number != last + 1
+                last = -1 if number is None else number
+            counted.read += batch.num_rows
+            time.sleep(pause)
+    return counted
