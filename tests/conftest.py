@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import importlib
+import inspect
 import os
 import re
 import shutil
@@ -71,6 +73,16 @@ def pytest_configure(config: pytest.Config) -> None:
     # process: so that later tests can make data frames, Arrow finds it now.
     pa.array([0])
     pa.scalar(0, pa.timestamp("ns")).as_py()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run a test that is a coroutine on an event loop of its own."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    names = inspect.signature(pyfuncitem.obj).parameters
+    asyncio.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}))
+    return True
 
 
 @pytest.hookimpl(wrapper=True)

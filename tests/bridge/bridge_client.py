@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 from fastflight.bridge import Bridge
-from fastflight.concurrency.shard import asyncio_loop
 from fastflight.protocol.rfc2217_client import Rfc2217Client
 from tests.bridge.memory_line import MemoryLine, bridged
 
@@ -16,22 +16,13 @@ KINDS = ["socket", "rfc2217"]
 SET_BAUD_9600 = b"\xff\xfa\x2c\x01\x00\x00\x25\x80\xff\xf0"
 SUSPEND, RESUME = b"\xff\xfa\x2c\x08\xff\xf0", b"\xff\xfa\x2c\x09\xff\xf0"
 
-Test = Callable[[MemoryLine, Bridge], Awaitable[None]]
 
-
-def run(
-    test: Test,
-    line: Callable[[], MemoryLine] = MemoryLine,
-    loops: Callable[[], asyncio.AbstractEventLoop] = asyncio_loop,
-    **options: object,
-) -> None:
-    async def main() -> None:
-        device = line()
-        async with asyncio.timeout(60), bridged(device, **options) as bridge:
-            await test(device, bridge)
-
-    with asyncio.Runner(loop_factory=loops) as runner:
-        runner.run(main())
+@asynccontextmanager
+async def bridging(line: MemoryLine | None = None, **options: object) -> AsyncIterator[tuple[MemoryLine, Bridge]]:
+    """A bridge in front of a line in memory, and that line."""
+    device = line or MemoryLine()
+    async with asyncio.timeout(60), bridged(device, **options) as bridge:
+        yield device, bridge
 
 
 class BridgeClient:

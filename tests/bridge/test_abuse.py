@@ -18,24 +18,25 @@ from fastflight.concurrency import Shard
 from fastflight.concurrency.shard import LOOPS, asyncio_loop
 from fastflight.device import Device
 from fastflight.transport import parse_url
-from tests.bridge.bridge_client import KINDS, BridgeClient, connect, refused, run, seen, writing
+from tests.bridge.bridge_client import KINDS, BridgeClient, bridging, connect, refused, seen, writing
 from tests.bridge.memory_line import MemoryControl, MemoryLine, bridged
 
 
 @pytest.mark.parametrize(("clients", "loop"), [(48, "asyncio"), (500, "uvloop")])
 def test_many_connect_at_once_and_each_gets_the_device_or_a_word(clients: int, loop: str) -> None:
-    async def test(line: MemoryLine, bridge: Bridge) -> None:
-        holder = await writing(bridge, "socket")
-        opened = await asyncio.gather(*(connect(bridge, KINDS[number % 2]) for number in range(clients)))
-        for told in await asyncio.gather(*(client.rest() for client in opened)):
-            assert f"in use by {holder.name}".encode() in told
-        await asyncio.gather(*(client.close() for client in opened))
-        await holder.send(b"still here")
-        assert await holder.exactly(10) == b"still here"
-        await holder.close()
+    async def test() -> None:
+        async with bridging() as (_, bridge):
+            holder = await writing(bridge, "socket")
+            opened = await asyncio.gather(*(connect(bridge, KINDS[number % 2]) for number in range(clients)))
+            for told in await asyncio.gather(*(client.rest() for client in opened)):
+                assert f"in use by {holder.name}".encode() in told
+            await asyncio.gather(*(client.close() for client in opened))
+            await holder.send(b"still here")
+            assert await holder.exactly(10) == b"still here"
+            await holder.close()
 
-    with descriptors(2048):
-        run(test, loops=LOOPS[loop])
+    with descriptors(2048), asyncio.Runner(loop_factory=LOOPS[loop]) as runner:
+        runner.run(test())
 
 
 @contextlib.contextmanager
@@ -49,10 +50,10 @@ def descriptors(number: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def test_connections_beyond_the_limit_are_hung_up_on(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_connections_beyond_the_limit_are_hung_up_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fastflight.bridge.bridge.MAX_CONNECTIONS", 2)
 
-    async def test(line: MemoryLine, bridge: Bridge) -> None:
+    async with bridging() as (line, bridge):
         holder = await writing(bridge, "socket")
         waiting = await connect(bridge, "viewers")
         await seen(line, waiting, b"x")
@@ -61,11 +62,9 @@ def test_connections_beyond_the_limit_are_hung_up_on(monkeypatch: pytest.MonkeyP
         for client in (surplus, waiting, holder):
             await client.close()
 
-    run(test)
 
-
-def test_a_client_that_never_negotiates_keeps_nobody_waiting() -> None:
-    async def test(line: MemoryLine, bridge: Bridge) -> None:
+async def test_a_client_that_never_negotiates_keeps_nobody_waiting() -> None:
+    async with bridging() as (line, bridge):
         reader, writer = await asyncio.open_connection("127.0.0.1", bridge.ports.rfc2217)
         assert (await reader.read(3))[:1] == b"\xff"
         late = await connect(bridge, "socket")
@@ -75,8 +74,6 @@ def test_a_client_that_never_negotiates_keeps_nobody_waiting() -> None:
         assert (await reader.readuntil(b"plain")).endswith(b"plain")
         writer.close()
         await writer.wait_closed()
-
-    run(test)
 
 
 @pytest.mark.parametrize(
@@ -89,19 +86,17 @@ def test_a_client_that_never_negotiates_keeps_nobody_waiting() -> None:
     ],
     ids=["do", "will-wont", "nop", "signature"],
 )
-def test_a_flood_of_commands_ends_and_the_data_after_it_arrive(flood: bytes) -> None:
-    async def test(line: MemoryLine, bridge: Bridge) -> None:
+async def test_a_flood_of_commands_ends_and_the_data_after_it_arrive(flood: bytes) -> None:
+    async with bridging() as (line, bridge):
         client = await writing(bridge, "rfc2217")
         client.writer.write(flood)
         await client.send(b"after")
         assert await client.exactly(5) == b"after"
         await client.close()
 
-    run(test)
 
-
-def test_a_subnegotiation_without_end_is_neither_kept_nor_passed_on() -> None:
-    async def test(line: MemoryLine, bridge: Bridge) -> None:
+async def test_a_subnegotiation_without_end_is_neither_kept_nor_passed_on() -> None:
+    async with bridging() as (line, bridge):
         client = await writing(bridge, "rfc2217")
         client.writer.write(b"\xff\xfa\x2c" + b"x" * 5_000_000)
         client.writer.write(b"\xff\xf0")
@@ -110,14 +105,12 @@ def test_a_subnegotiation_without_end_is_neither_kept_nor_passed_on() -> None:
         assert line.written == b"helloafter"
         await client.close()
 
-    run(test)
 
-
-def test_a_break_in_mid_transfer_reaches_the_line_and_no_byte_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_break_in_mid_transfer_reaches_the_line_and_no_byte_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(controls, "BREAK_SECONDS", 0.0)
     control = MemoryControl()
 
-    async def test(line: MemoryLine, bridge: Bridge) -> None:
+    async with bridging(MemoryLine(control=control)) as (line, bridge):
         client = await writing(bridge, "rfc2217")
         sent = bytes(range(255)) * 2000
         client.writer.write(sent + b"\xff\xf3" + sent)
@@ -126,12 +119,10 @@ def test_a_break_in_mid_transfer_reaches_the_line_and_no_byte_is_lost(monkeypatc
         assert [told for told in control.told if "break" in told] == [{"break": True}, {"break": False}]
         await client.close()
 
-    run(test, lambda: MemoryLine(control=control))
-
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_reset_in_mid_transfer_frees_the_device(kind: str) -> None:
-    async def test(line: MemoryLine, bridge: Bridge) -> None:
+async def test_a_reset_in_mid_transfer_frees_the_device(kind: str) -> None:
+    async with bridging() as (line, bridge):
         client = await connect(bridge, kind)
         client.writer.write(b"x" * 3_000_000)
         await client.exactly(1)
@@ -140,15 +131,13 @@ def test_a_reset_in_mid_transfer_frees_the_device(kind: str) -> None:
             await client.close()
         await client.close()
 
-    run(test)
 
-
-def test_a_writer_that_reads_nothing_is_dropped_and_holds_back_the_device_until_then(
+async def test_a_writer_that_reads_nothing_is_dropped_and_holds_back_the_device_until_then(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(connections, "STALLED_SECONDS", 0.05)
 
-    async def test(line: MemoryLine, bridge: Bridge) -> None:
+    async with bridging() as (line, bridge):
         client = await writing(bridge, "socket")
         client.writer.transport.pause_reading()  # type: ignore[attr-defined]
         while not line.paused:
@@ -159,11 +148,9 @@ def test_a_writer_that_reads_nothing_is_dropped_and_holds_back_the_device_until_
         await other.close()
         client.writer.transport.abort()
 
-    run(test)
 
-
-def test_closing_under_load_ends_everybody() -> None:
-    async def test(line: MemoryLine, bridge: Bridge) -> None:
+async def test_closing_under_load_ends_everybody() -> None:
+    async with bridging() as (line, bridge):
         viewers = [await connect(bridge, "viewers") for _ in range(3)]
         writer = await writing(bridge, "socket")
         late = [await connect(bridge, "rfc2217") for _ in range(3)]
@@ -176,27 +163,22 @@ def test_closing_under_load_ends_everybody() -> None:
                 await client.reader.read()
             client.writer.transport.abort()
 
-    run(test)
-
 
 @pytest.mark.parametrize("turns", range(5))
-def test_closing_while_a_crowd_comes_in_leaves_no_connection_open(turns: int) -> None:
-    async def main() -> None:
-        with contextlib.ExitStack() as crowd:
-            async with bridged(MemoryLine()) as bridge:
-                for port in (bridge.ports.rfc2217, bridge.ports.socket, bridge.ports.viewers):
-                    for _ in range(50):  # the system connects them; the loop has not seen them yet
-                        crowd.enter_context(socket.create_connection(("127.0.0.1", port)))
-                for _ in range(turns):
-                    await asyncio.sleep(0)
-            gc.collect()  # a socket that was dropped complains
-
-    asyncio.run(main())
+async def test_closing_while_a_crowd_comes_in_leaves_no_connection_open(turns: int) -> None:
+    with contextlib.ExitStack() as crowd:
+        async with bridged(MemoryLine()) as bridge:
+            for port in (bridge.ports.rfc2217, bridge.ports.socket, bridge.ports.viewers):
+                for _ in range(50):  # the system connects them; the loop has not seen them yet
+                    crowd.enter_context(socket.create_connection(("127.0.0.1", port)))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+        gc.collect()  # a socket that was dropped complains
 
 
 @pytest.mark.parametrize("takeover", [False, True])
-def test_closing_gives_the_device_to_nobody_any_more_and_everybody_a_word(takeover: bool) -> None:
-    async def test(line: MemoryLine, bridge: Bridge) -> None:
+async def test_closing_gives_the_device_to_nobody_any_more_and_everybody_a_word(takeover: bool) -> None:
+    async with bridging(takeover=takeover) as (line, bridge):
         holder = await writing(bridge, "socket")
         with contextlib.ExitStack() as crowd:
             port = bridge.ports.socket
@@ -210,8 +192,6 @@ def test_closing_gives_the_device_to_nobody_any_more_and_everybody_a_word(takeov
             assert any(words in told for words in (b"in use by", b"is closing", b"took the device over"))
         await holder.rest()
         await holder.close()
-
-    run(test, takeover=takeover)
 
 
 def test_idle_sessions_wake_nobody_up() -> None:

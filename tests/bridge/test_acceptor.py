@@ -99,32 +99,24 @@ class ShortOfDescriptors:
         return getattr(self._listener, name)
 
 
-def test_a_process_without_descriptors_accepts_when_it_has_some(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_process_without_descriptors_accepts_when_it_has_some(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(acceptors, "SHORTAGE_SECONDS", 0.01)
-
-    async def run() -> None:
-        listener = ShortOfDescriptors(await open_listener("127.0.0.1", 0), 3)
-        acceptor = Acceptor(listener, Greeter)  # type: ignore[arg-type]
-        assert await greeted(acceptor) == b"hello"
-        await acceptor.aclose()
-
-    asyncio.run(run())
+    listener = ShortOfDescriptors(await open_listener("127.0.0.1", 0), 3)
+    acceptor = Acceptor(listener, Greeter)  # type: ignore[arg-type]
+    assert await greeted(acceptor) == b"hello"
+    await acceptor.aclose()
 
 
-def test_closed_while_it_has_no_descriptors_it_tries_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_closed_while_it_has_no_descriptors_it_tries_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(acceptors, "SHORTAGE_SECONDS", 0)
-
-    async def run() -> None:
-        listener = ShortOfDescriptors(await open_listener("127.0.0.1", 0), 1_000_000)
-        acceptor = Acceptor(listener, Greeter)  # type: ignore[arg-type]
-        with socket.create_connection(("127.0.0.1", acceptor.port)):
-            for _ in range(10):
-                await asyncio.sleep(0)
-            await acceptor.aclose()
-            tried = listener.calls
-            for _ in range(10):
-                await asyncio.sleep(0)
-            assert tried < 1_000_000
-            assert listener.calls == tried
-
-    asyncio.run(run())
+    listener = ShortOfDescriptors(await open_listener("127.0.0.1", 0), 1_000_000)
+    acceptor = Acceptor(listener, Greeter)  # type: ignore[arg-type]
+    with socket.create_connection(("127.0.0.1", acceptor.port)):
+        for _ in range(10):
+            await asyncio.sleep(0)
+        await acceptor.aclose()
+        tried = listener.calls
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert tried < 1_000_000
+        assert listener.calls == tried

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from fastflight.bridge import Bridge, Ports, clients
+from fastflight.bridge import Ports, clients
 from fastflight.bridge import bridge as bridges
 from fastflight.errors import ProtocolError, TransportError
 from fastflight.transport import LineSettings
@@ -18,9 +18,9 @@ from tests.bridge.bridge_client import (
     SET_BAUD_9600,
     SUSPEND,
     BridgeClient,
+    bridging,
     connect,
     refused,
-    run,
     seen,
     writing,
 )
@@ -28,14 +28,14 @@ from tests.bridge.memory_line import MemoryControl, MemoryLine, bridged
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_byte_crosses_unchanged_in_segments_of_any_size(kind: str) -> None:
+async def test_every_byte_crosses_unchanged_in_segments_of_any_size(kind: str) -> None:
     chance = random.Random(1)
     sent = b"".join(
         chance.choice([chance.randbytes(chance.randrange(1, 90_000)), b"\xff" * 5000, b"\r\n\x00\xff\xfa" * 999])
         for _ in range(100)
     )
 
-    async def test(line: MemoryLine, bridge: Bridge) -> None:
+    async with bridging() as (line, bridge):
         client = await connect(bridge, kind)
 
         async def send() -> None:
@@ -51,13 +51,11 @@ def test_every_byte_crosses_unchanged_in_segments_of_any_size(kind: str) -> None
         assert line.written == sent
         await client.close()
 
-    run(test)
-
 
 @pytest.mark.parametrize("second", KINDS)
 @pytest.mark.parametrize("first", KINDS)
-def test_a_second_writer_is_told_at_once_who_has_the_device(first: str, second: str) -> None:
-    async def test(line: MemoryLine, bridge: Bridge) -> None:
+async def test_a_second_writer_is_told_at_once_who_has_the_device(first: str, second: str) -> None:
+    async with bridging() as (line, bridge):
         holder = await writing(bridge, first)
         late = await connect(bridge, second)
         await late.send(b"is not read by anybody")
@@ -72,27 +70,23 @@ def test_a_second_writer_is_told_at_once_who_has_the_device(first: str, second: 
         assert await holder.exactly(1) == b"!"
         await holder.close()
 
-    run(test)
 
-
-def test_a_port_that_breaks_its_protocol_ends_its_writer_with_the_reason() -> None:
+async def test_a_port_that_breaks_its_protocol_ends_its_writer_with_the_reason() -> None:
     class Flooded(MemoryControl):
         """A remote port that floods instead of answering."""
 
         async def aconfigure(self, settings: LineSettings, timeout: float) -> None:
             raise ProtocolError("the server sent 16777217 bytes, and no answer", where="rfc2217://far:1")
 
-    async def test(line: MemoryLine, bridge: Bridge) -> None:
+    async with bridging(MemoryLine(control=Flooded())) as (line, bridge):
         client = await writing(bridge, "rfc2217")
         client.writer.write(SET_BAUD_9600)
         assert b"16777217 bytes, and no answer" in await client.rest()
         await client.close()
 
-    run(test, lambda: MemoryLine(control=Flooded()))
-
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_tool_that_connects_again_at_once_is_let_in(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_tool_that_connects_again_at_once_is_let_in(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bridges, "LEAVING_SECONDS", 30.0)  # what putting things back takes is the machine's affair
 
     class Slow(MemoryControl):
@@ -102,33 +96,29 @@ def test_a_tool_that_connects_again_at_once_is_let_in(kind: str, monkeypatch: py
             for _ in range(200):
                 await asyncio.sleep(0)
 
-    async def test(line: MemoryLine, bridge: Bridge) -> None:
+    async with bridging(MemoryLine(control=Slow())) as (line, bridge):
         for _ in range(5):
             client = await writing(bridge, kind)
             client.writer.transport.abort()  # gone before the bridge has heard of it
 
-    run(test, lambda: MemoryLine(control=Slow()))
-
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("leave", [BridgeClient.close, BridgeClient.reset])
-def test_the_device_is_free_when_its_writer_has_gone(
+async def test_the_device_is_free_when_its_writer_has_gone(
     leave: Callable[[BridgeClient], Awaitable[None]], kind: str
 ) -> None:
-    async def test(line: MemoryLine, bridge: Bridge) -> None:
+    async with bridging() as (line, bridge):
         await leave(await writing(bridge, kind))
         while (client := await connect(bridge, "socket")) and await refused(client):
             await client.close()
         await client.close()
 
-    run(test)
-
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_a_client_sent_before_it_left_reaches_the_device(kind: str) -> None:
+async def test_what_a_client_sent_before_it_left_reaches_the_device(kind: str) -> None:
     size = 2_000_000
 
-    async def test(line: MemoryLine, bridge: Bridge) -> None:
+    async with bridging(MemoryLine(answer=lambda data: b"")) as (line, bridge):
         client = await connect(bridge, kind)
         await client.send(b"x" * size)
         client.writer.write_eof()
@@ -137,22 +127,18 @@ def test_what_a_client_sent_before_it_left_reaches_the_device(kind: str) -> None
         await client.reader.read()
         await client.close()
 
-    run(test, line=lambda: MemoryLine(answer=lambda data: b""))
 
-
-def test_with_takeover_the_newest_writer_gets_the_device_and_the_old_one_is_told() -> None:
-    async def test(line: MemoryLine, bridge: Bridge) -> None:
+async def test_with_takeover_the_newest_writer_gets_the_device_and_the_old_one_is_told() -> None:
+    async with bridging(takeover=True) as (line, bridge):
         old = await writing(bridge, "rfc2217")
         new = await writing(bridge, "socket")
         assert (await old.rest()).decode() == f"\r\nfastflight: {new.name} (raw socket) took the device over\r\n"
         await old.close()
         await new.close()
 
-    run(test, takeover=True)
 
-
-def test_of_many_that_take_over_at_the_same_time_one_has_the_device_and_the_others_end() -> None:
-    async def test(line: MemoryLine, bridge: Bridge) -> None:
+async def test_of_many_that_take_over_at_the_same_time_one_has_the_device_and_the_others_end() -> None:
+    async with bridging(takeover=True) as (line, bridge):
         clients = await asyncio.gather(*(connect(bridge, KINDS[number % 2]) for number in range(20)))
         pending = {asyncio.ensure_future(client.rest()) for client in clients}
         while len(pending) > 1:
@@ -163,11 +149,9 @@ def test_of_many_that_take_over_at_the_same_time_one_has_the_device_and_the_othe
         for client in (*clients, newest):
             await client.close()
 
-    run(test, takeover=True)
 
-
-def test_viewers_see_what_the_device_says_and_are_not_heard() -> None:
-    async def test(line: MemoryLine, bridge: Bridge) -> None:
+async def test_viewers_see_what_the_device_says_and_are_not_heard() -> None:
+    async with bridging() as (line, bridge):
         viewers = [await connect(bridge, "viewers") for _ in range(3)]
         for viewer in viewers:
             await viewer.send(b"ignored")
@@ -181,11 +165,9 @@ def test_viewers_see_what_the_device_says_and_are_not_heard() -> None:
         for client in (writer, *viewers):
             await client.close()
 
-    run(test)
 
-
-def test_a_viewer_that_will_send_nothing_still_sees_what_the_device_says() -> None:
-    async def test(line: MemoryLine, bridge: Bridge) -> None:
+async def test_a_viewer_that_will_send_nothing_still_sees_what_the_device_says() -> None:
+    async with bridging() as (line, bridge):
         viewer = await connect(bridge, "viewers")
         viewer.writer.write_eof()  # as `nc host port </dev/null` does
         await seen(line, viewer, b"ready")
@@ -197,13 +179,13 @@ def test_a_viewer_that_will_send_nothing_still_sees_what_the_device_says() -> No
         assert await viewer.rest() == b"\r\nfastflight: the bridge is closing\r\n"
         await viewer.close()
 
-    run(test)
 
-
-def test_a_writer_that_suspends_the_flow_and_never_resumes_it_is_told_to_go(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_writer_that_suspends_the_flow_and_never_resumes_it_is_told_to_go(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(clients, "SUSPENDED_SECONDS", 0.05)
 
-    async def test(line: MemoryLine, bridge: Bridge) -> None:
+    async with bridging() as (line, bridge):
         client = await writing(bridge, "rfc2217")
         client.writer.write(SUSPEND + RESUME)
         client.writer.write(SUSPEND)
@@ -214,13 +196,11 @@ def test_a_writer_that_suspends_the_flow_and_never_resumes_it_is_told_to_go(monk
         assert not line.paused
         await other.close()
 
-    run(test)
 
-
-def test_a_tool_at_work_goes_on_while_a_bridge_drains_and_no_other_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_tool_at_work_goes_on_while_a_bridge_drains_and_no_other_comes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bridges, "QUIET_SECONDS", 3600.0)
 
-    async def test(line: MemoryLine, bridge: Bridge) -> None:
+    async with bridging() as (line, bridge):
         tool = await writing(bridge, "socket")
         draining = asyncio.ensure_future(bridge.drain(3600.0))
         await asyncio.sleep(0)
@@ -233,35 +213,29 @@ def test_a_tool_at_work_goes_on_while_a_bridge_drains_and_no_other_comes(monkeyp
         await tool.close()
         await draining
 
-    run(test)
 
-
-def test_a_tool_that_is_quiet_keeps_no_bridge_from_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_tool_that_is_quiet_keeps_no_bridge_from_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bridges, "QUIET_SECONDS", 0.0)
 
-    async def test(line: MemoryLine, bridge: Bridge) -> None:
+    async with bridging() as (line, bridge):
         tool = await writing(bridge, "socket")
         await bridge.drain(3600.0)
         await bridge.aclose()
         assert await tool.rest() == b"\r\nfastflight: the bridge is closing\r\n"
         await tool.close()
 
-    run(test)
 
-
-def test_a_tool_that_does_not_come_to_its_end_has_the_time_of_the_drain(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_tool_that_does_not_come_to_its_end_has_the_time_of_the_drain(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bridges, "QUIET_SECONDS", 3600.0)
 
-    async def test(line: MemoryLine, bridge: Bridge) -> None:
+    async with bridging() as (line, bridge):
         tool = await writing(bridge, "socket")
         await bridge.drain(0.01)
         await tool.close()
 
-    run(test)
 
-
-def test_viewers_beyond_the_limit_are_told() -> None:
-    async def test(line: MemoryLine, bridge: Bridge) -> None:
+async def test_viewers_beyond_the_limit_are_told() -> None:
+    async with bridging(max_viewers=1) as (line, bridge):
         first = await connect(bridge, "viewers")
         await seen(line, first, b"x")
         second = await connect(bridge, "viewers")
@@ -269,13 +243,11 @@ def test_viewers_beyond_the_limit_are_told() -> None:
         await second.close()
         await first.close()
 
-    run(test, max_viewers=1)
 
-
-def test_a_viewer_that_may_have_gone_gives_its_place_to_the_next() -> None:
+async def test_a_viewer_that_may_have_gone_gives_its_place_to_the_next() -> None:
     """Of a device that is silent nobody learns whether it is still there."""
 
-    async def test(line: MemoryLine, bridge: Bridge) -> None:
+    async with bridging(max_viewers=1) as (line, bridge):
         first = await connect(bridge, "viewers")
         await seen(line, first, b"x")
         first.writer.write_eof()
@@ -287,11 +259,9 @@ def test_a_viewer_that_may_have_gone_gives_its_place_to_the_next() -> None:
         for client in (first, second, third):
             await client.close()
 
-    run(test, max_viewers=1)
 
-
-def test_a_viewer_that_does_not_read_loses_a_part_and_the_writer_nothing() -> None:
-    async def test(line: MemoryLine, bridge: Bridge) -> None:
+async def test_a_viewer_that_does_not_read_loses_a_part_and_the_writer_nothing() -> None:
+    async with bridging() as (line, bridge):
         viewer = await connect(bridge, "viewers")
         await seen(line, viewer, b"ready")
         viewer.writer.transport.pause_reading()  # type: ignore[attr-defined]
@@ -305,11 +275,9 @@ def test_a_viewer_that_does_not_read_loses_a_part_and_the_writer_nothing() -> No
         await writer.close()
         viewer.writer.transport.abort()
 
-    run(test)
 
-
-def test_when_the_device_is_lost_its_clients_are_told_and_the_bridge_lives_on() -> None:
-    async def test(line: MemoryLine, bridge: Bridge) -> None:
+async def test_when_the_device_is_lost_its_clients_are_told_and_the_bridge_lives_on() -> None:
+    async with bridging() as (line, bridge):
         viewer = await connect(bridge, "viewers")
         await seen(line, viewer, b"ready")
         writer = await writing(bridge, "socket")
@@ -323,14 +291,14 @@ def test_when_the_device_is_lost_its_clients_are_told_and_the_bridge_lives_on() 
         for client in (writer, refused, await writing(bridge, "rfc2217"), viewer):
             await client.close()
 
-    run(test)
-
 
 @pytest.mark.parametrize("turns", [1, 2, 5])
-def test_one_whose_closing_is_cancelled_is_closed_all_the_same(turns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_one_whose_closing_is_cancelled_is_closed_all_the_same(
+    turns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(bridges, "CLOSE_SECONDS", 0.01)
 
-    async def test(line: MemoryLine, bridge: Bridge) -> None:
+    async with bridging() as (line, bridge):
         tool = await writing(bridge, "socket")
         viewer = await connect(bridge, "viewers")
         closing = asyncio.create_task(bridge.aclose())
@@ -346,13 +314,9 @@ def test_one_whose_closing_is_cancelled_is_closed_all_the_same(turns: int, monke
         for client in (tool, viewer):
             await client.close()
 
-    run(test)
 
-
-def test_a_port_is_taken_once() -> None:
-    async def test(line: MemoryLine, bridge: Bridge) -> None:
+async def test_a_port_is_taken_once() -> None:
+    async with bridging() as (line, bridge):
         with pytest.raises(TransportError, match="choose another one"):
             async with bridged(MemoryLine(), Ports(rfc2217=0, socket=bridge.ports.socket)):
                 pass
-
-    run(test)

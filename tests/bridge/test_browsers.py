@@ -14,12 +14,10 @@ from playwright.sync_api import sync_playwright
 from structlog.testing import capture_logs
 
 from fastflight.app.compose import open_server
-from fastflight.bridge import Bridge
 from fastflight.bridge import connection as connections
 from fastflight.bridge.opening import METHODS, OPENINGS, browser_protocol
 from fastflight.client import FastFlightClient
-from tests.bridge.bridge_client import KINDS, connect, run, writing
-from tests.bridge.memory_line import MemoryLine
+from tests.bridge.bridge_client import KINDS, bridging, connect, writing
 from tests.support.browser import OPTIONS
 from tests.support.servers import config
 
@@ -47,8 +45,8 @@ FOREIGN = {
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", FOREIGN)
-def test_a_browser_is_refused_and_the_device_hears_nothing(name: str, kind: str) -> None:
-    async def test(line: MemoryLine, bridge: Bridge) -> None:
+async def test_a_browser_is_refused_and_the_device_hears_nothing(name: str, kind: str) -> None:
+    async with bridging() as (line, bridge):
         with capture_logs() as logged:
             page = await connect(bridge, kind)
             page.writer.write(FOREIGN[name])
@@ -62,17 +60,15 @@ def test_a_browser_is_refused_and_the_device_hears_nothing(name: str, kind: str)
         tool = await writing(bridge, kind)
         await tool.close()
 
-    run(test)
-
 
 @pytest.mark.parametrize("name", ["GET", "POST with a body", "TLS", "ICE over TCP"])
-def test_an_opening_in_pieces_is_refused_too(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_opening_in_pieces_is_refused_too(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """At every place, and byte by byte, however slowly this computer brings them."""
     monkeypatch.setattr(connections, "HOLD_SECONDS", 60.0)
     data = FOREIGN[name][:40]
     needed = max(len(opening) for openings in OPENINGS.values() for opening in openings)
 
-    async def test(line: MemoryLine, bridge: Bridge) -> None:
+    async with bridging() as (line, bridge):
         pieces = [[data[:at], data[at:]] for at in range(1, needed + 1)] + [[bytes([byte]) for byte in data]]
         for each in pieces:
             page = await connect(bridge, "socket")
@@ -83,8 +79,6 @@ def test_an_opening_in_pieces_is_refused_too(name: str, monkeypatch: pytest.Monk
             await page.close()
         assert line.written == b""
         assert bridge.refused.total() == len(pieces)
-
-    run(test)
 
 
 TOOLS = {
@@ -101,10 +95,10 @@ TOOLS = {
 
 
 @pytest.mark.parametrize("name", TOOLS)
-def test_what_tools_begin_with_is_not_touched(name: str) -> None:
+async def test_what_tools_begin_with_is_not_touched(name: str) -> None:
     data = TOOLS[name]
 
-    async def test(line: MemoryLine, bridge: Bridge) -> None:
+    async with bridging() as (line, bridge):
         for pieces in ([data], [bytes([byte]) for byte in data]):
             tool = await connect(bridge, "socket")
             for piece in pieces:
@@ -114,18 +108,16 @@ def test_what_tools_begin_with_is_not_touched(name: str) -> None:
             await tool.close()
         assert bridge.refused.total() == 0
 
-    run(test)
-
 
 def test_most_first_bytes_are_not_held_at_all() -> None:
     held = bytes(byte for byte in range(256) if browser_protocol(bytes([byte])) is None)
     assert held == b"\x00\x16CDGHOPT"
 
 
-def test_a_person_who_types_a_method_is_let_through() -> None:
+async def test_a_person_who_types_a_method_is_let_through() -> None:
     """A key comes later than `HOLD_SECONDS` after the one before: what was held goes to the device, and is echoed."""
 
-    async def test(line: MemoryLine, bridge: Bridge) -> None:
+    async with bridging() as (line, bridge):
         person = await connect(bridge, "socket")
         for key in (b"G", b"E", b"T", b" ", b"/"):
             person.writer.write(key)
@@ -133,11 +125,9 @@ def test_a_person_who_types_a_method_is_let_through() -> None:
         assert bridge.refused.total() == 0
         await person.close()
 
-    run(test)
 
-
-def test_a_line_that_is_a_method_so_far_goes_to_the_device_when_its_sender_leaves() -> None:
-    async def test(line: MemoryLine, bridge: Bridge) -> None:
+async def test_a_line_that_is_a_method_so_far_goes_to_the_device_when_its_sender_leaves() -> None:
+    async with bridging() as (line, bridge):
         tool = await connect(bridge, "socket")
         tool.writer.write(b"POST")
         tool.writer.write_eof()
@@ -145,21 +135,17 @@ def test_a_line_that_is_a_method_so_far_goes_to_the_device_when_its_sender_leave
         await tool.close()
         assert line.written == b"POST"
 
-    run(test)
 
-
-def test_a_method_later_on_is_text() -> None:
-    async def test(line: MemoryLine, bridge: Bridge) -> None:
+async def test_a_method_later_on_is_text() -> None:
+    async with bridging() as (line, bridge):
         tool = await writing(bridge, "socket")
         await tool.send(POST)
         assert await tool.exactly(len(POST)) == POST
         await tool.close()
 
-    run(test)
 
-
-def test_a_browser_takes_nothing_over() -> None:
-    async def test(line: MemoryLine, bridge: Bridge) -> None:
+async def test_a_browser_takes_nothing_over() -> None:
+    async with bridging(takeover=True) as (line, bridge):
         tool = await writing(bridge, "socket")
         page = await connect(bridge, "rfc2217")
         page.writer.write(POST)
@@ -168,8 +154,6 @@ def test_a_browser_takes_nothing_over() -> None:
         await tool.send(b"still here")
         assert await tool.exactly(10) == b"still here"
         await tool.close()
-
-    run(test, takeover=True)
 
 
 @contextmanager

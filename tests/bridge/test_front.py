@@ -46,82 +46,66 @@ async def device() -> AsyncIterator[tuple[DeviceFront, socket.socket]]:
             yield DeviceFront(inventory.device("demo")), listener
 
 
-def test_a_device_that_is_lost_ends_its_holder_and_is_opened_for_the_next_one() -> None:
-    async def run() -> None:
-        loop = asyncio.get_running_loop()
-        async with device() as (front, listener):
-            for words in (b"first life", b"second life"):
-                watcher = FrontWatcher()
-                with pytest.raises(TransportClosed):
-                    async with front.hold("a tool", watcher) as channel:
-                        board, _ = await loop.sock_accept(listener)
-                        with board:
-                            await channel.write(b"hello")
-                            assert await loop.sock_recv(board, 100) == b"hello"
-                            await loop.sock_sendall(board, words)
-                            await watcher.news.wait()
-                            watcher.news.clear()
+async def test_a_device_that_is_lost_ends_its_holder_and_is_opened_for_the_next_one() -> None:
+    loop = asyncio.get_running_loop()
+    async with device() as (front, listener):
+        for words in (b"first life", b"second life"):
+            watcher = FrontWatcher()
+            with pytest.raises(TransportClosed):
+                async with front.hold("a tool", watcher) as channel:
+                    board, _ = await loop.sock_accept(listener)
+                    with board:
+                        await channel.write(b"hello")
+                        assert await loop.sock_recv(board, 100) == b"hello"
+                        await loop.sock_sendall(board, words)
                         await watcher.news.wait()
-                assert watcher.heard == words
-                assert len(watcher.lost) == 1
+                        watcher.news.clear()
+                    await watcher.news.wait()
+            assert watcher.heard == words
+            assert len(watcher.lost) == 1
 
-    asyncio.run(run())
 
-
-def test_it_is_told_when_a_device_is_lost_and_when_it_is_back_but_not_at_first(
+async def test_it_is_told_when_a_device_is_lost_and_when_it_is_back_but_not_at_first(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("fastflight.device.listening.FIRST_RETRY_SECONDS", 0.01)
-
-    async def run() -> None:
-        loop = asyncio.get_running_loop()
-        changes: asyncio.Queue[str] = asyncio.Queue()
-        async with device() as (front, listener):
-            running = asyncio.create_task(front.run(changes.put_nowait))
-            for turn in range(3):  # its line is opened, and opened again, whether or not a client comes
-                with (await loop.sock_accept(listener))[0]:
-                    assert turn == 0 or await changes.get() == ""
-                assert await changes.get() == "the device closed the line"
-            running.cancel()
-            await asyncio.wait({running})
-
-    asyncio.run(run())
+    loop = asyncio.get_running_loop()
+    changes: asyncio.Queue[str] = asyncio.Queue()
+    async with device() as (front, listener):
+        running = asyncio.create_task(front.run(changes.put_nowait))
+        for turn in range(3):  # its line is opened, and opened again, whether or not a client comes
+            with (await loop.sock_accept(listener))[0]:
+                assert turn == 0 or await changes.get() == ""
+            assert await changes.get() == "the device closed the line"
+        running.cancel()
+        await asyncio.wait({running})
 
 
-def test_a_paused_device_says_nothing_until_it_may() -> None:
-    async def run() -> None:
-        loop = asyncio.get_running_loop()
-        async with device() as (front, listener):
-            watcher = FrontWatcher()
-            async with front.hold("a tool", watcher) as channel:
-                board, _ = await loop.sock_accept(listener)
-                with board:
-                    channel.pause()
-                    await loop.sock_sendall(board, b"patience")
-                    await channel.write(b"?")
-                    assert await loop.sock_recv(board, 1) == b"?"
-                    assert watcher.heard == b""
-                    channel.resume()
-                    await watcher.news.wait()
-                    assert watcher.heard == b"patience"
-
-    asyncio.run(run())
+async def test_a_paused_device_says_nothing_until_it_may() -> None:
+    loop = asyncio.get_running_loop()
+    async with device() as (front, listener):
+        watcher = FrontWatcher()
+        async with front.hold("a tool", watcher) as channel:
+            board, _ = await loop.sock_accept(listener)
+            with board:
+                channel.pause()
+                await loop.sock_sendall(board, b"patience")
+                await channel.write(b"?")
+                assert await loop.sock_recv(board, 1) == b"?"
+                assert watcher.heard == b""
+                channel.resume()
+                await watcher.news.wait()
+                assert watcher.heard == b"patience"
 
 
-def test_a_device_that_cannot_be_opened_is_refused_with_the_reason() -> None:
-    async def run() -> None:
-        async with device() as (front, listener):
-            listener.close()
-            with pytest.raises(TransportError, match="demo: cannot connect"):
-                await hold(front)
-
-    asyncio.run(run())
+async def test_a_device_that_cannot_be_opened_is_refused_with_the_reason() -> None:
+    async with device() as (front, listener):
+        listener.close()
+        with pytest.raises(TransportError, match="demo: cannot connect"):
+            await hold(front)
 
 
-def test_a_device_that_a_request_has_is_refused_with_its_name() -> None:
-    async def run() -> None:
-        async with device() as (front, _), front._device.aline("reading /a.csv"):
-            with refused(BusyError, where="demo", holder="reading /a.csv"):
-                await hold(front)
-
-    asyncio.run(run())
+async def test_a_device_that_a_request_has_is_refused_with_its_name() -> None:
+    async with device() as (front, _), front._device.aline("reading /a.csv"):
+        with refused(BusyError, where="demo", holder="reading /a.csv"):
+            await hold(front)

@@ -125,7 +125,7 @@ def test_the_source_runs_ahead_until_the_bound_and_no_further(shard: Shard) -> N
     assert list(chain.from_iterable(reader)) == list(range(100))
 
 
-def test_a_coroutine_is_read_ahead_for_no_further_than_the_bound(shard: Shard) -> None:
+async def test_a_coroutine_is_read_ahead_for_no_further_than_the_bound(shard: Shard) -> None:
     made: list[int] = []
 
     async def endless() -> AsyncIterator[int]:
@@ -133,14 +133,11 @@ def test_a_coroutine_is_read_ahead_for_no_further_than_the_bound(shard: Shard) -
             made.append(len(made))
             yield made[-1]
 
-    async def main() -> None:
-        async with contextlib.aclosing(across(shard, endless, max_bytes=4, size_of=size_of)) as items:
-            for expected in range(20):
-                assert await anext(items) == expected
-                # The items in the reader's hands, the one that waits, and the item that is being made.
-                assert len(made) <= expected + 10
-
-    asyncio.run(main())
+    async with contextlib.aclosing(across(shard, endless, max_bytes=4, size_of=size_of)) as items:
+        for expected in range(20):
+            assert await anext(items) == expected
+            # The items in the reader's hands, the one that waits, and the item that is being made.
+            assert len(made) <= expected + 10
 
 
 @reads
@@ -246,21 +243,17 @@ def test_closing_cancels_the_source_and_waits_for_its_clean_up(shard: Shard) -> 
     assert settled(shard)
 
 
-def test_a_coroutine_that_leaves_waits_for_the_clean_up(shard: Shard) -> None:
+async def test_a_coroutine_that_leaves_waits_for_the_clean_up(shard: Shard) -> None:
     idle = IdleSource()
-
-    async def read() -> None:
-        items = across(shard, idle.items, max_bytes=4, size_of=size_of)
-        assert await anext(items) == 0
-        await items.aclose()
-        assert idle.closed.is_set()
-        await items.aclose()
-
-    asyncio.run(read())
+    items = across(shard, idle.items, max_bytes=4, size_of=size_of)
+    assert await anext(items) == 0
+    await items.aclose()
+    assert idle.closed.is_set()
+    await items.aclose()
     assert settled(shard)
 
 
-def test_a_coroutine_that_is_cancelled_can_close(shard: Shard) -> None:
+async def test_a_coroutine_that_is_cancelled_can_close(shard: Shard) -> None:
     idle = IdleSource()
 
     async def read(begun: asyncio.Event) -> None:
@@ -268,16 +261,13 @@ def test_a_coroutine_that_is_cancelled_can_close(shard: Shard) -> None:
             async for _ in items:
                 begun.set()
 
-    async def main() -> None:
-        begun = asyncio.Event()
-        reader = asyncio.create_task(read(begun))
-        await begun.wait()
-        reader.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await reader
-        assert idle.closed.is_set()
-
-    asyncio.run(main())
+    begun = asyncio.Event()
+    reader = asyncio.create_task(read(begun))
+    await begun.wait()
+    reader.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await reader
+    assert idle.closed.is_set()
     assert settled(shard)
 
 
@@ -343,20 +333,16 @@ def test_closing_the_shard_is_an_error_to_a_thread_and_not_an_end() -> None:
     assert idle.closed.is_set()
 
 
-def test_closing_the_shard_is_an_error_to_a_coroutine_and_not_an_end() -> None:
+async def test_closing_the_shard_is_an_error_to_a_coroutine_and_not_an_end() -> None:
     shard = Shard("short-lived").start()
     idle = IdleSource()
-
-    async def read() -> None:
-        items = across(shard, idle.items, max_bytes=4, size_of=size_of)
-        assert await anext(items) == 0
-        await asyncio.get_running_loop().run_in_executor(None, shard.close)
-        with pytest.raises(Stopped):
-            await anext(items)
-        with pytest.raises(Stopped, match="closed"):
-            await anext(across(shard, idle.items, max_bytes=4, size_of=size_of))
-
-    asyncio.run(read())
+    items = across(shard, idle.items, max_bytes=4, size_of=size_of)
+    assert await anext(items) == 0
+    await asyncio.get_running_loop().run_in_executor(None, shard.close)
+    with pytest.raises(Stopped):
+        await anext(items)
+    with pytest.raises(Stopped, match="closed"):
+        await anext(across(shard, idle.items, max_bytes=4, size_of=size_of))
     assert idle.closed.is_set()
 
 

@@ -49,18 +49,15 @@ def test_the_holder_is_named_to_who_comes_too_late() -> None:
     assert lock.holder is None
 
 
-def test_turns_are_counted_but_not_of_those_that_give_way() -> None:
-    async def run() -> None:
-        lock = Exclusive("demo")
-        async with lock.aheld_until_wanted("idle"):
-            assert lock.turns == 0
-        async with lock.aheld("one", 0):
-            assert lock.turns == 1
-        async with lock.aheld("two", 0):
-            assert lock.turns == 2
+async def test_turns_are_counted_but_not_of_those_that_give_way() -> None:
+    lock = Exclusive("demo")
+    async with lock.aheld_until_wanted("idle"):
+        assert lock.turns == 0
+    async with lock.aheld("one", 0):
+        assert lock.turns == 1
+    async with lock.aheld("two", 0):
         assert lock.turns == 2
-
-    asyncio.run(run())
+    assert lock.turns == 2
 
 
 def test_releasing_what_nobody_holds_is_a_mistake() -> None:
@@ -68,39 +65,33 @@ def test_releasing_what_nobody_holds_is_a_mistake() -> None:
         Exclusive().release()
 
 
-def test_waiters_get_it_in_the_order_they_asked() -> None:
-    async def run() -> list[int]:
-        lock = Exclusive()
-        await lock.aacquire("first", 0)
-        order: list[int] = []
+async def test_waiters_get_it_in_the_order_they_asked() -> None:
+    lock = Exclusive()
+    await lock.aacquire("first", 0)
+    order: list[int] = []
 
-        async def wait(number: int) -> None:
-            async with lock.aheld(str(number), SOON):
-                order.append(number)
+    async def wait(number: int) -> None:
+        async with lock.aheld(str(number), SOON):
+            order.append(number)
 
-        tasks = [asyncio.create_task(wait(number)) for number in range(5)]
-        await asyncio.sleep(0)
-        lock.release()
-        await asyncio.gather(*tasks)
-        assert lock.holder is None
-        return order
-
-    assert asyncio.run(run()) == [0, 1, 2, 3, 4]
+    tasks = [asyncio.create_task(wait(number)) for number in range(5)]
+    await asyncio.sleep(0)
+    lock.release()
+    await asyncio.gather(*tasks)
+    assert lock.holder is None
+    assert order == [0, 1, 2, 3, 4]
 
 
-def test_a_cancelled_waiter_leaves_the_queue() -> None:
-    async def run() -> None:
-        lock = Exclusive()
-        await lock.aacquire("first", 0)
-        waiting = asyncio.create_task(lock.aacquire("second", SOON))
-        await asyncio.sleep(0)
-        waiting.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await waiting
-        lock.release()
-        assert lock.holder is None
-
-    asyncio.run(run())
+async def test_a_cancelled_waiter_leaves_the_queue() -> None:
+    lock = Exclusive()
+    await lock.aacquire("first", 0)
+    waiting = asyncio.create_task(lock.aacquire("second", SOON))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    lock.release()
+    assert lock.holder is None
 
 
 def test_a_waiter_cancelled_in_the_moment_it_is_handed_the_lock_passes_it_on() -> None:
@@ -180,97 +171,85 @@ def test_threads_and_loops_share_it_without_two_holding_it() -> None:
     assert lock.holder is None
 
 
-def test_who_gives_way_is_not_the_holder_and_lets_the_next_one_in_at_once() -> None:
-    async def run() -> list[str]:
-        lock = Exclusive("demo")
-        story: list[str] = []
+async def test_who_gives_way_is_not_the_holder_and_lets_the_next_one_in_at_once() -> None:
+    lock = Exclusive("demo")
+    story: list[str] = []
 
-        async def idle() -> None:
-            async with lock.aheld_until_wanted("a listener") as wanted:
-                story.append(f"listens, held by {lock.holder}")
-                await wanted.wait()
-                story.append("gives way")
-
-        listening = asyncio.create_task(idle())
-        await asyncio.sleep(0)
-        async with lock.aheld("a reader", 0):  # without patience, and without being refused
-            story.append(f"held by {lock.holder}")
-        await listening
-        assert lock.holder is None
-        return story
-
-    assert asyncio.run(run()) == ["listens, held by None", "gives way", "held by a reader"]
-
-
-def test_who_gives_way_comes_after_all_others_and_again_when_they_are_done() -> None:
-    async def run() -> list[str]:
-        lock = Exclusive("demo")
-        story: list[str] = []
-        listens = asyncio.Event()
-
-        async def idle() -> None:
-            for _ in range(2):
-                async with lock.aheld_until_wanted("a listener") as wanted:
-                    story.append("listens")
-                    listens.set()
-                    await wanted.wait()
-
-        await lock.aacquire("first", 0)
-        listening = asyncio.create_task(idle())
-        await asyncio.sleep(0)
-
-        async def use(name: str) -> None:
-            async with lock.aheld(name, SOON):
-                story.append(name)
-
-        users = [asyncio.create_task(use(name)) for name in ("second", "third")]
-        await asyncio.sleep(0)
-        lock.release()
-        await asyncio.gather(*users)
-        for name in ("fourth", "fifth"):
-            await listens.wait()
-            listens.clear()
-            await use(name)
-        await listening
-        return story
-
-    assert asyncio.run(run()) == ["second", "third", "listens", "fourth", "listens", "fifth"]
-
-
-def test_who_comes_second_while_somebody_gives_way_is_told_who_will_have_it() -> None:
-    async def run() -> None:
-        lock = Exclusive("demo")
+    async def idle() -> None:
         async with lock.aheld_until_wanted("a listener") as wanted:
-            first = asyncio.create_task(lock.aacquire("first", 0))
+            story.append(f"listens, held by {lock.holder}")
             await wanted.wait()
-            with pytest.raises(BusyError) as raised:
-                await lock.aacquire("second", 0)
-            assert raised.value.holder == "first"
-        await first
-        assert lock.holder == "first"
+            story.append("gives way")
 
-    asyncio.run(run())
+    listening = asyncio.create_task(idle())
+    await asyncio.sleep(0)
+    async with lock.aheld("a reader", 0):  # without patience, and without being refused
+        story.append(f"held by {lock.holder}")
+    await listening
+    assert lock.holder is None
+    assert story == ["listens, held by None", "gives way", "held by a reader"]
 
 
-def test_who_waits_for_idle_time_and_is_cancelled_leaves_the_queue() -> None:
-    async def run() -> None:
-        lock = Exclusive("demo")
-        await lock.aacquire("first", 0)
+async def test_who_gives_way_comes_after_all_others_and_again_when_they_are_done() -> None:
+    lock = Exclusive("demo")
+    story: list[str] = []
+    listens = asyncio.Event()
 
-        async def idle() -> None:
-            async with lock.aheld_until_wanted("a listener"):
-                raise AssertionError("was never to have it")
+    async def idle() -> None:
+        for _ in range(2):
+            async with lock.aheld_until_wanted("a listener") as wanted:
+                story.append("listens")
+                listens.set()
+                await wanted.wait()
 
-        waiting = asyncio.create_task(idle())
-        await asyncio.sleep(0)
-        waiting.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await waiting
-        lock.release()
-        assert lock.holder is None
-        await lock.aacquire("second", 0)
+    await lock.aacquire("first", 0)
+    listening = asyncio.create_task(idle())
+    await asyncio.sleep(0)
 
-    asyncio.run(run())
+    async def use(name: str) -> None:
+        async with lock.aheld(name, SOON):
+            story.append(name)
+
+    users = [asyncio.create_task(use(name)) for name in ("second", "third")]
+    await asyncio.sleep(0)
+    lock.release()
+    await asyncio.gather(*users)
+    for name in ("fourth", "fifth"):
+        await listens.wait()
+        listens.clear()
+        await use(name)
+    await listening
+    assert story == ["second", "third", "listens", "fourth", "listens", "fifth"]
+
+
+async def test_who_comes_second_while_somebody_gives_way_is_told_who_will_have_it() -> None:
+    lock = Exclusive("demo")
+    async with lock.aheld_until_wanted("a listener") as wanted:
+        first = asyncio.create_task(lock.aacquire("first", 0))
+        await wanted.wait()
+        with pytest.raises(BusyError) as raised:
+            await lock.aacquire("second", 0)
+        assert raised.value.holder == "first"
+    await first
+    assert lock.holder == "first"
+
+
+async def test_who_waits_for_idle_time_and_is_cancelled_leaves_the_queue() -> None:
+    lock = Exclusive("demo")
+    await lock.aacquire("first", 0)
+
+    async def idle() -> None:
+        async with lock.aheld_until_wanted("a listener"):
+            raise AssertionError("was never to have it")
+
+    waiting = asyncio.create_task(idle())
+    await asyncio.sleep(0)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    lock.release()
+    assert lock.holder is None
+    await lock.aacquire("second", 0)
 
 
 def test_a_thread_takes_it_from_who_gives_way_on_a_loop() -> None:
@@ -290,16 +269,12 @@ def test_a_thread_takes_it_from_who_gives_way_on_a_loop() -> None:
     listening.join(SOON)
 
 
-def test_who_finds_a_lasting_holder_is_told_soon_however_patient(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_who_finds_a_lasting_holder_is_told_soon_however_patient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fastflight.concurrency.exclusive.LASTING_SECONDS", 0.0)
     lock = Exclusive("demo")
-
-    async def run() -> None:
-        async with lock.aheld("a tool", 0, lasting=True):
-            with refused(BusyError, holder="a tool"):
-                await lock.aacquire("a reader", 3600)
-
-    asyncio.run(run())
+    async with lock.aheld("a tool", 0, lasting=True):
+        with refused(BusyError, holder="a tool"):
+            await lock.aacquire("a reader", 3600)
 
 
 def test_a_waiter_that_fails_before_it_waits_leaves_the_queue() -> None:
@@ -356,13 +331,9 @@ def test_who_asks_for_what_is_not_used_waits_until_it_is_given_back() -> None:
     holding.join(SOON)
 
 
-def test_who_would_only_use_idle_time_puts_nobody_out() -> None:
+async def test_who_would_only_use_idle_time_puts_nobody_out() -> None:
     lock = Exclusive("demo")
-
-    async def run() -> None:
-        async with lock.aheld("a REPL", 0, claim=IdleClaim(0, lambda idle: pytest.fail("it was put out"))):
-            with pytest.raises(TimeoutError):
-                async with asyncio.timeout(0), lock.aheld_until_wanted("listening"):
-                    pytest.fail("there was no idle time")
-
-    asyncio.run(run())
+    async with lock.aheld("a REPL", 0, claim=IdleClaim(0, lambda idle: pytest.fail("it was put out"))):
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0), lock.aheld_until_wanted("listening"):
+                pytest.fail("there was no idle time")

@@ -85,7 +85,7 @@ def test_the_first_error_ends_the_whole_and_closes_the_other_jobs() -> None:
     assert closed.is_set()
 
 
-def test_the_first_error_ends_the_whole_on_a_loop() -> None:
+async def test_the_first_error_ends_the_whole_on_a_loop() -> None:
     closed: list[str] = []
 
     async def endless() -> AsyncIterator[int]:
@@ -99,17 +99,14 @@ def test_the_first_error_ends_the_whole_on_a_loop() -> None:
         yield 1
         raise IterationFailed
 
-    async def main() -> None:
-        gather = AsyncGather([endless, fails], limit=2, max_bytes=4, size_of=size)
-        with pytest.raises(IterationFailed):
-            [item async for item in gather]
-        await gather.aclose()
-
-    asyncio.run(main())
+    gather = AsyncGather([endless, fails], limit=2, max_bytes=4, size_of=size)
+    with pytest.raises(IterationFailed):
+        [item async for item in gather]
+    await gather.aclose()
     assert closed == ["endless"]
 
 
-def test_the_clean_up_of_a_job_is_not_broken_off() -> None:
+async def test_the_clean_up_of_a_job_is_not_broken_off() -> None:
     cleaned: list[str] = []
 
     async def long() -> AsyncIterator[int]:
@@ -127,28 +124,22 @@ def test_the_clean_up_of_a_job_is_not_broken_off() -> None:
         raise IterationFailed
         yield 0
 
-    async def main() -> None:
-        gather = AsyncGather([long, fails], limit=2, max_bytes=4, size_of=size)
-        with pytest.raises(IterationFailed):
-            [item async for item in gather]
-        await gather.aclose()
-
-    asyncio.run(main())
+    gather = AsyncGather([long, fails], limit=2, max_bytes=4, size_of=size)
+    with pytest.raises(IterationFailed):
+        [item async for item in gather]
+    await gather.aclose()
     assert cleaned == ["long"]
 
 
-def test_a_cancelled_job_is_an_error_and_not_an_end() -> None:
+async def test_a_cancelled_job_is_an_error_and_not_an_end() -> None:
     async def cancelled() -> AsyncIterator[int]:
         yield 1
         raise asyncio.CancelledError
 
-    async def main() -> None:
-        gather = AsyncGather([cancelled], limit=1, max_bytes=4, size_of=size)
-        with pytest.raises(asyncio.CancelledError):
-            [item async for item in gather]
-        await gather.aclose()
-
-    asyncio.run(main())
+    gather = AsyncGather([cancelled], limit=1, max_bytes=4, size_of=size)
+    with pytest.raises(asyncio.CancelledError):
+        [item async for item in gather]
+    await gather.aclose()
 
 
 def test_closing_ends_jobs_that_wait_for_room() -> None:

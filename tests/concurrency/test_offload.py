@@ -14,19 +14,16 @@ from fastflight.errors import TransportError
 SOON = 60.0
 
 
-def test_the_result_and_the_error_of_a_call() -> None:
+async def test_the_result_and_the_error_of_a_call() -> None:
     def refuse() -> None:
         raise TransportError("no such port")
 
-    async def run() -> None:
-        assert await off_loop(lambda a, b: a + b, 1, 2) == 3
-        with pytest.raises(TransportError):
-            await off_loop(refuse)
-
-    asyncio.run(run())
+    assert await off_loop(lambda a, b: a + b, 1, 2) == 3
+    with pytest.raises(TransportError):
+        await off_loop(refuse)
 
 
-def test_what_a_cancelled_call_opened_is_discarded() -> None:
+async def test_what_a_cancelled_call_opened_is_discarded() -> None:
     begun, go_on, discarded = threading.Event(), threading.Event(), threading.Event()
 
     def open_port() -> str:
@@ -38,17 +35,14 @@ def test_what_a_cancelled_call_opened_is_discarded() -> None:
         assert port == "port"
         discarded.set()
 
-    async def run() -> None:
-        opening = asyncio.create_task(off_loop(open_port, discard=discard))
-        await asyncio.to_thread(begun.wait, SOON)
-        opening.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await opening
-        assert not discarded.is_set()
-        go_on.set()
-        assert await asyncio.to_thread(discarded.wait, SOON)
-
-    asyncio.run(run())
+    opening = asyncio.create_task(off_loop(open_port, discard=discard))
+    await asyncio.to_thread(begun.wait, SOON)
+    opening.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await opening
+    assert not discarded.is_set()
+    go_on.set()
+    assert await asyncio.to_thread(discarded.wait, SOON)
 
 
 def test_what_was_opened_when_its_opener_is_cancelled_is_discarded_though_all_threads_are_busy() -> None:
@@ -77,7 +71,7 @@ def test_what_was_opened_when_its_opener_is_cancelled_is_discarded_though_all_th
 
 
 @pytest.mark.parametrize("times", [1, 3])
-def test_what_must_come_to_its_end_does_and_the_cancellation_after_it(times: int) -> None:
+async def test_what_must_come_to_its_end_does_and_the_cancellation_after_it(times: int) -> None:
     ended: list[str] = []
 
     async def work(go_on: asyncio.Event) -> str:
@@ -85,22 +79,19 @@ def test_what_must_come_to_its_end_does_and_the_cancellation_after_it(times: int
         ended.append("work")
         return "done"
 
-    async def run() -> None:
-        go_on = asyncio.Event()
-        task = asyncio.create_task(unbroken(work(go_on)))
+    go_on = asyncio.Event()
+    task = asyncio.create_task(unbroken(work(go_on)))
+    await asyncio.sleep(0)
+    for _ in range(times):
+        task.cancel()
         await asyncio.sleep(0)
-        for _ in range(times):
-            task.cancel()
-            await asyncio.sleep(0)
-            await asyncio.sleep(0)
-            assert not task.done()
-        go_on.set()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert ended == ["work"]
-        assert await unbroken(work(go_on)) == "done"
-
-    asyncio.run(run())
+        await asyncio.sleep(0)
+        assert not task.done()
+    go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert ended == ["work"]
+    assert await unbroken(work(go_on)) == "done"
 
 
 def test_what_must_come_to_its_end_does_where_the_loop_ends_before_it_has_begun() -> None:

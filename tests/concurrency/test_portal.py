@@ -64,7 +64,7 @@ def test_callbacks_run_in_order(portal: Portal) -> None:
     assert seen == list(range(100))
 
 
-def test_a_cancelled_call_has_ended_on_the_loop_before_it_raises(portal: Portal) -> None:
+async def test_a_cancelled_call_has_ended_on_the_loop_before_it_raises(portal: Portal) -> None:
     begun, ended = threading.Event(), threading.Event()
 
     async def work() -> None:
@@ -76,15 +76,12 @@ def test_a_cancelled_call_has_ended_on_the_loop_before_it_raises(portal: Portal)
                 await asyncio.sleep(0)
             ended.set()
 
-    async def main() -> None:
-        calling = asyncio.ensure_future(portal.acall(work()))
-        assert await asyncio.to_thread(begun.wait, PATIENCE)
-        calling.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await calling
-        assert ended.is_set()
-
-    asyncio.run(main())
+    calling = asyncio.ensure_future(portal.acall(work()))
+    assert await asyncio.to_thread(begun.wait, PATIENCE)
+    calling.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await calling
+    assert ended.is_set()
 
 
 def test_a_loop_that_has_ended_is_told() -> None:

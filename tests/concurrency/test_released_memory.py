@@ -73,15 +73,14 @@ def crossed(shard: Shard, source: Source) -> Reading:
 
 
 @pytest.mark.parametrize("reading", [crossed])
-def test_a_coroutine_that_has_read(shard: Shard, source: Source, reading: Callable[[Shard, Source], Reading]) -> None:
-    async def main() -> None:
-        async with contextlib.aclosing(reading(shard, source)) as reader:
-            await anext(reader)
-            if source.fails:
-                with pytest.raises(DataError):
-                    await anext(reader)
-
-    asyncio.run(main())
+async def test_a_coroutine_that_has_read(
+    shard: Shard, source: Source, reading: Callable[[Shard, Source], Reading]
+) -> None:
+    async with contextlib.aclosing(reading(shard, source)) as reader:
+        await anext(reader)
+        if source.fails:
+            with pytest.raises(DataError):
+                await anext(reader)
     assert source.released.wait(SOON)
 
 

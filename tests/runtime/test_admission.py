@@ -106,16 +106,13 @@ def test_without_patience_the_refusal_comes_at_once_and_asks_for_a_second() -> N
     assert len(admission.waiting) == 0
 
 
-def test_a_coroutine_without_patience_is_refused_too() -> None:
-    async def run() -> None:
-        admission = Admission(limits(1, wait_seconds=0))
-        place = await aacquired(admission, "me", None)
-        with pytest.raises(ResourceExhausted):
-            await aacquired(admission, "me", None)
-        admission.release(place)
-        assert (len(admission.waiting), counted(admission)) == (0, 0)
-
-    asyncio.run(run())
+async def test_a_coroutine_without_patience_is_refused_too() -> None:
+    admission = Admission(limits(1, wait_seconds=0))
+    place = await aacquired(admission, "me", None)
+    with pytest.raises(ResourceExhausted):
+        await aacquired(admission, "me", None)
+    admission.release(place)
+    assert (len(admission.waiting), counted(admission)) == (0, 0)
 
 
 def test_a_client_that_leaves_while_it_waits_leaves_the_queue() -> None:
@@ -128,7 +125,7 @@ def test_a_client_that_leaves_while_it_waits_leaves_the_queue() -> None:
     assert counted(admission) == 0
 
 
-def test_closing_tells_those_that_wait_and_those_that_come() -> None:
+async def test_closing_tells_those_that_wait_and_those_that_come() -> None:
     admission = Admission(limits(1))
     place = acquired(admission, "me", "demo")
     ended: list[str] = []
@@ -138,17 +135,14 @@ def test_closing_tells_those_that_wait_and_those_that_come() -> None:
             acquired(admission, "me", "demo")
         ended.append("thread")
 
-    async def run() -> None:
-        thread = threading.Thread(target=wait)
-        thread.start()
-        task = asyncio.create_task(aacquired(admission, "you", None))
-        await auntil(lambda: len(admission.waiting) == 2)
-        admission.close()
-        with pytest.raises(Stopped, match="the server shuts down"):
-            await task
-        await asyncio.to_thread(thread.join)
-
-    asyncio.run(run())
+    thread = threading.Thread(target=wait)
+    thread.start()
+    task = asyncio.create_task(aacquired(admission, "you", None))
+    await auntil(lambda: len(admission.waiting) == 2)
+    admission.close()
+    with pytest.raises(Stopped, match="the server shuts down"):
+        await task
+    await asyncio.to_thread(thread.join)
     assert ended == ["thread"]
     with pytest.raises(Stopped):
         acquired(admission, "me", None)
