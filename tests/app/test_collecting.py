@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from fastflight.app.compose import open_server
 from fastflight.app.overlay import read_config
-from fastflight.errors import RequestError
 from tests.support.waiting import until
 
 FLEET = """
@@ -42,9 +39,3 @@ def test_the_logs_of_the_devices_are_collected_again_and_again(tmp_path: Path) -
         log.write_text("2,21.6\n")
         until((folder / "0000002.csv").exists)
     assert [path.read_text() for path in sorted(folder.glob("*.csv"))] == ["1,21.5\n", "2,21.6\n"]
-
-
-@pytest.mark.parametrize("minutes", [0, -1, 1e9])
-def test_times_that_make_no_sense_are_refused(tmp_path: Path, minutes: float) -> None:
-    with pytest.raises(RequestError, match="collect.minutes"):
-        read_config("grpc://127.0.0.1:0", [], fleet(tmp_path, minutes))

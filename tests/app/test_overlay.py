@@ -97,28 +97,6 @@ def test_limits_and_the_cache_of_sql(tmp_path: Path) -> None:
     assert read_config(HERE, [], fleet, cache=tmp_path / "d").sql.cache == tmp_path / "d"
 
 
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("[sql]\nmemory = '1MB'\n[devices.a]\nurl = 'sim:'\n", r"sql\.memory: .*greater"),
-        ("[devices.a]\nurl = 'sim:'\n[limits]\nsteams = 9\n", r"limits\.steams: unknown key.*'streams'"),
-        ("[devices.a]\nurl = 'sim:'\n[limits]\nstreams = 0\n", r"limits\.streams: .*greater than or equal to 1.*As in"),
-        ("[devices.a]\nurl = 'sim:'\nrecord = 1\n", r"devices\.a\.record: .*boolean"),
-        ("[recordings]\nmax_byte = 1\n[devices.a]\nurl = 'sim:'\n", r"recordings\.max_byte: .*'max_bytes'"),
-        ("[recordings]\nmax_bytes = '2 pounds'\n[devices.a]\nurl = 'sim:'\n", "could not interpret byte unit: pounds"),
-        (f"[recordings]\nmax_bytes = '{'9' * 305}GB'\n[devices.a]\nurl = 'sim:'\n", "could not parse value and unit"),
-        ("[recordings]\nsync_ms = 0\n[devices.a]\nurl = 'sim:'\n", r"recordings\.sync_ms: .*greater"),
-        ("[devices.a]\nurl = 'sim:'\nbridge = { sokcet = 1 }\n", r"devices\.a\.bridge\.sokcet.*'socket'"),
-        ("[devices.a]\nurl = 'sim:'\nbridge = { socket = 65536 }\n", r"bridge\.socket: .*As in bridge = "),
-        ("[devices.a]\nurl = 'sim:'\nbridge = { viewers = 1 }\n", "a bridge needs a port: rfc2217, socket or both"),
-        ("[device.a]\nurl = 'sim:'\n", "Did you mean 'devices'|Field required"),
-    ],
-)
-def test_a_wrong_fleet_file_is_refused(tmp_path: Path, text: str, says: str) -> None:
-    with pytest.raises(RequestError, match=says):
-        read_config(HERE, [], fleet(tmp_path, text))
-
-
 def test_a_missing_fleet_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(RequestError, match="nowhere.toml: No such file"):
         read_config(HERE, [], tmp_path / "nowhere.toml")
@@ -164,17 +142,9 @@ def test_where_the_gateway_listens(text: str, address: tuple[str, int]) -> None:
     assert http_address(text) == address
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("http://127.0.0.1:8000", "not an address"),
-        ("0.0.0.0:8000", "only with TLS and tokens"),
-        ("example.com:8000", "--http-host NAME --server grpc.tls://127.0.0.1:8815 --tls-cert server.pem"),
-    ],
-)
-def test_addresses_that_the_gateway_does_not_listen_at(text: str, said: str) -> None:
-    with pytest.raises(RequestError, match=said):
-        http_address(text)
+def test_a_gateway_for_others_is_shown_what_it_needs() -> None:
+    with pytest.raises(RequestError, match="--http-host NAME --server grpc.tls://127.0.0.1:8815 --tls-cert server.pem"):
+        http_address("example.com:8000")
 
 
 @pytest.mark.parametrize("text", ["http://localhost:5173", "https://notebook.example", "http://[::1]:8000"])
@@ -196,20 +166,3 @@ def test_a_device_publishes_with_a_password_that_no_text_shows(tmp_path: Path) -
     settings = read_config(HERE, [], path)
     assert settings.outputs["a"].outputs[0].password == "hunter2"
     assert "hunter2" not in repr(settings)
-
-
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ('publish = ["kafka://x"]', "unknown kind of output.*Known"),
-        ('publish = ["mqtt://x", "mqtt://x"]', "named twice"),
-        ('publish = ["mqtt://x"]\nrows = { format = "jsonl" }', "devices.a.rows: schema: .*needs a schema"),
-        ('publish = ["mqtt://x"]\nrows = { colour = "red" }', "unknown key.*Known: .*format"),
-        ('publish = ["mqtt://me@x?password_env=NOT_SET_ANYWHERE"]', "NOT_SET_ANYWHERE is not set"),
-        ('rows = { format = "lines" }', "published nowhere"),
-        ("publish = [7]", "publish"),
-    ],
-)
-def test_wrong_outputs_name_the_key(tmp_path: Path, text: str, says: str) -> None:
-    with pytest.raises(RequestError, match=says):
-        read_config(HERE, [], fleet(tmp_path, f'[devices.a]\nurl = "sim:"\n{text}\n'))

@@ -59,6 +59,14 @@ URLS = [
     Case("a heap of thousands of digits", f"sim:?heap={DIGITS[:1500]}", RequestError, "heap must be a whole number"),
 ]
 
+COLLECT = "collect = {{ path = '/log.csv', to = 'collected', minutes = {} }}"
+
+
+def device(keys: str) -> bytes:
+    """A fleet file with one device, and what comes after its URL."""
+    return f"[devices.a]\nurl = 'sim:'\n{keys}\n".encode()
+
+
 FLEETS = [
     Case("nothing", b"", RequestError, "devices"),
     Case("no TOML", b"devices: {}", RequestError, "not TOML"),
@@ -88,12 +96,12 @@ FLEETS = [
         "a bridge at a port beyond all",
         b"[devices.a]\nurl='sim:'\nbridge={socket=65536}\n",
         RequestError,
-        "bridge.socket",
+        "devices.a.bridge.socket: Input should be less than or equal to 65535. As in bridge = {",
     ),
     Case(
         "a bridge at a port of text", b"[devices.a]\nurl='sim:'\nbridge={socket='1'}\n", RequestError, "bridge.socket"
     ),
-    Case("no streams", b"[devices.a]\nurl='sim:'\n[limits]\nstreams=0\n", RequestError, "limits.streams"),
+    Case("no streams", b"[devices.a]\nurl='sim:'\n[limits]\nstreams=0\n", RequestError, "limits.streams: Input should be greater than or equal to 1. As in [limits]"),
     Case("streams of truth", b"[devices.a]\nurl='sim:'\n[limits]\nstreams=true\n", RequestError, "limits.streams"),
     Case("infinite waiting", b"[devices.a]\nurl='sim:'\n[limits]\nwait_seconds=inf\n", RequestError, "wait_seconds"),
     Case(
@@ -109,7 +117,25 @@ FLEETS = [
         "relay.allow",
     ),
     Case("a date where text should be", b"[devices.a]\nurl=1979-05-27\n", RequestError, "devices.a.url"),
-]
+    Case("recorded by a number", device("record = 1"), RequestError, "devices.a.record: Input should be a valid boolean"),
+    Case("viewers of no bridge", device("bridge = { viewers = 1 }"), RequestError, "a bridge needs a port: rfc2217, socket or both"),
+    Case("an unknown key of a bridge", device("bridge = { sokcet = 1 }"), RequestError, "devices.a.bridge.sokcet: unknown key. Did you mean 'socket'"),
+    Case("an unknown key of limits", device("[limits]\nsteams = 9"), RequestError, "limits.steams: unknown key. Did you mean 'streams'"),
+    Case("an unknown key of recordings", device("[recordings]\nmax_byte = 1"), RequestError, "recordings.max_byte: unknown key. Did you mean 'max_bytes'"),
+    Case("a size in pounds", device("[recordings]\nmax_bytes = '2 pounds'"), RequestError, "could not interpret byte unit: pounds"),
+    Case("a size beyond all numbers", device(f"[recordings]\nmax_bytes = '{'9' * 305}GB'"), RequestError, "could not parse value and unit"),
+    Case("a sync of no time", device("[recordings]\nsync_ms = 0"), RequestError, "recordings.sync_ms: Input should be greater"),
+    Case("little memory for SQL", device("[sql]\nmemory = '1MB'"), RequestError, "sql.memory: Input should be greater"),
+    Case("a log that is collected all the time", device(COLLECT.format(0)), RequestError, "collect.minutes"),
+    Case("a log that is never collected", device(COLLECT.format(1e9)), RequestError, "collect.minutes"),
+    Case("an unknown output", device("publish = ['kafka://x']"), RequestError, "unknown kind of output. Known: influx"),
+    Case("an output that is a number", device("publish = [7]"), RequestError, "publish"),
+    Case("an output that is named twice", device("publish = ['mqtt://x', 'mqtt://x']"), RequestError, "named twice"),
+    Case("published rows without columns", device("publish = ['mqtt://x']\nrows = { format = 'jsonl' }"), RequestError, "devices.a.rows: schema: jsonl needs a schema"),
+    Case("an unknown key of rows", device("publish = ['mqtt://x']\nrows = { colour = 'red' }"), RequestError, "devices.a.rows.colour: unknown key. Known: comment, decimal, delimiter, format"),
+    Case("rows that are published nowhere", device("rows = { format = 'lines' }"), RequestError, "published nowhere"),
+    Case("a password of no variable", device("publish = ['mqtt://me@x?password_env=NOT_SET_ANYWHERE']"), RequestError, "NOT_SET_ANYWHERE is not set"),
+]  # fmt: skip
 
 # An option of `serve`, and what is given for it.
 OPTIONS = [
@@ -134,6 +160,7 @@ OPTIONS = [
     Case("half an IPv6 address", ("location", "grpc://[::1:1"), RequestError, "not an address"),
     Case("an address with a path", ("location", "grpc://127.0.0.1:1/a"), RequestError, "not an address of a server"),
     Case("a port beyond all", ("location", "grpc://127.0.0.1:99999"), RequestError, "not an address"),
+    Case("HTTP at an address of a page", ("http", "http://127.0.0.1:8000"), RequestError, "not an address"),
     Case("HTTP for all", ("http", "0.0.0.0:80"), RequestError, "other computers can connect only"),
     Case("HTTP at a port beyond all", ("http", "65536"), RequestError, "not an address"),
     Case("HTTP at a port of thousands of digits", ("http", DIGITS), RequestError, "not an address"),

@@ -39,7 +39,9 @@ def test_a_query(sql: Sql, case: Case) -> None:
 
 def test_queries_without_end_reach_their_limits_and_disturb_no_other(tmp_path: Path) -> None:
     """In one test: each of them ends its worker, so the workers are not those of before."""
-    with engine_over(tmp_path, replace(LIMITS, seconds=SHORT_SECONDS)) as sql:
+    limits = replace(LIMITS, seconds=SHORT_SECONDS)
+    sizes = {"memory": limits.memory_bytes, "seconds": limits.seconds, "rows": limits.rows}
+    with engine_over(tmp_path, limits) as sql:
         before = _resident_bytes()
         ended = threading.Event()
         answers: list[object] = []
@@ -56,6 +58,7 @@ def test_queries_without_end_reach_their_limits_and_disturb_no_other(tmp_path: P
                 with pytest.raises(QueryLimit) as raised:
                     sql.rows(case.given)
                 assert raised.value.limit in case.says.split(" or "), case.name
+                assert raised.value.size == sizes[raised.value.limit]
             until(lambda: answers)
         finally:
             ended.set()

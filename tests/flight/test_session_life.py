@@ -20,10 +20,10 @@ from .session_messages import SESSION, messages
 Read = Callable[..., Any]
 
 
-@pytest.fixture(params=["alone", "bridged"])
-def read(request: pytest.FixtureRequest, peer: HandmadeDevice) -> Iterator[Read]:
-    """Ask for a session of the peer, which a server has by itself, or shares by a bridge."""
-    bridge = {"socket": 0} if request.param == "bridged" else None
+@pytest.fixture
+def read(mode: str, peer: HandmadeDevice) -> Iterator[Read]:
+    """Ask for a session of the peer. In one mode a server has it by itself, in the other it shares it by a bridge."""
+    bridge = {"socket": 0} if mode == "async" else None
     with ExitStack() as stack:
         running = stack.enter_context(serving({"demo": {"url": peer.url, "bridge": bridge}}))
         client = stack.enter_context(flight.connect(running.location))

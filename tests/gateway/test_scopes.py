@@ -31,10 +31,13 @@ from fastflight.gateway import Backend, Gateway, application, listen
 from fastflight.runtime.stream_registry import StreamRegistry
 from fastflight.server import FlightServer
 from fastflight.service import Catalog
+from fastflight.service.requests import Verb
 from fastflight.sources import device_actions, device_sources, recording_actions, recording_source
 from fastflight.sources.state_actions import state_actions
 from fastflight_benchmark import mock
 
+from ..access import test_authority as access
+from ..access.test_authority import REQUESTS
 from ..server.test_authentication import TokenDesk
 
 SOON = 60.0
@@ -46,13 +49,11 @@ DEVICES = {"lab-1": NOWHERE, "lab-2": NOWHERE, "roof": NOWHERE}
 HIDDEN, ABSENT = "qqqqqqqq", "zzzzzzzz"
 GLOBS = ("lab-1", "lab-*", "lab-?", "[!q]*[!z]", "roof", "none", "LAB-1")
 
-# The table of SECURITY.md: what each takes on the device.
-READS = {"device.file": "read", "device.tree": "read", "device.listing": "read", "fleet.file": "read"}
-READS |= {"device.exec": "exec", "device.session": "session", "recording": "session"}
-WRITES = {"device.file": "write", "device.tree": "write", "device.session": "exec"}
-ACTIONS = {"device.info": "read", "file.stat": "read", "file.hash": "read", "device.exec": "exec"}
-ACTIONS |= {"device.reset": "exec", "file.mkdir": "write", "file.remove": "write", "file.rename": "write"}
-ACTIONS |= {"recording.start": "admin", "recording.stop": "admin"}
+# What each takes on the device.
+READS = {name: str(verbs["read"]) for name, verbs in REQUESTS.items() if verbs["read"] is not None}
+WRITES = {name: str(verbs["write"]) for name, verbs in REQUESTS.items() if verbs.get("write") is not None}
+# `stats` is for no device.
+ACTIONS = {name: str(verb) for name, verb in access.ACTIONS.items() if isinstance(verb, Verb) and name != "stats"}
 KEYS = {
     "device.file": {"path": "/x.csv"},
     "device.exec": {"code": "1"},

@@ -32,6 +32,9 @@ from tests.log.rows import clear, log_batch
 from tests.support.refusals import refused
 from tests.support.sql_engine import FIRST_NS, RECORDED, Sql, engine_over
 
+# For what ends soon; on a busy computer later.
+SOON = 60.0
+
 
 def test_files_and_recordings_are_tables_of_their_device(sql: Sql) -> None:
     assert sql.rows('select sum(v) as total from demo."a.csv"') == [{"total": 61.5}]
@@ -270,8 +273,8 @@ def test_explain_says_where_a_file_came_from(sql: Sql, monkeypatch: pytest.Monke
 def test_clients_at_once_get_their_own_answers(tmp_path: Path) -> None:
     query = "select $1 as n, sum(seq) as s from demo.recording where seq < $1"
     with engine_over(tmp_path) as sql, ThreadPoolExecutor(16) as pool:
-        answers = pool.map(lambda n: sql.rows(query, [n]), range(1, 65))
-        assert [row for (row,) in answers] == [{"n": n, "s": n * (n - 1) // 2} for n in range(1, 65)]
+        answers = pool.map(lambda n: sql.rows(query, [n]), range(1, 33))
+        assert [row for (row,) in answers] == [{"n": n, "s": n * (n - 1) // 2} for n in range(1, 33)]
 
 
 @pytest.mark.parametrize(
@@ -304,12 +307,10 @@ def test_a_query_and_its_parameters_have_limits(sql: Sql) -> None:
 
 
 def test_the_limits_of_a_query_end_it(tmp_path: Path) -> None:
-    limits = SqlLimits(memory_bytes=64 << 20, seconds=1.0, rows=1000, queries=2)
-    with engine_over(tmp_path, limits) as sql:
+    """Those of rows and of memory, whatever the time; that of time is in `tests/corpus`."""
+    with engine_over(tmp_path, SqlLimits(memory_bytes=64 << 20, seconds=SOON, rows=1000, queries=2)) as sql:
         with refused(QueryLimit, limit="rows", size=1000):
             sql.rows("select * from range(1001)")
-        with refused(QueryLimit, limit="seconds", size=1.0):
-            sql.rows("select count(*) from range(10000000000000) where random() < 0")
         with refused(QueryLimit, limit="memory", size=64 << 20):
             sql.rows("select array_agg(range) from range(100000000)")
         assert sql.rows("select count(*) as n from range(1000)") == [{"n": 1000}]
