@@ -87,12 +87,13 @@ def test_a_decimal_of_too_many_digits_is_null_wherever_it_is(read: Any) -> None:
     assert seen.told["null_cell_reasons"]["a"] == "column 'a': '1000' is not decimal128(5, 2)"
 
 
-def test_times_follow_the_schema(read: Any) -> None:
+@pytest.mark.parametrize(("type_", "zone"), [("timestamp[us, UTC]", "+00:00"), ("timestamp[us]", "")])
+def test_times_follow_the_schema(read: Any, type_: str, zone: str) -> None:
     data = b'{"t":"2024-01-01 00:00:00.5"}\n{"t":"2024-01-01T01:00:00+01:00"}\n'
-    seen = read(data, "jsonl", schema={"t": "timestamp[us, UTC]"})
+    seen = read(data, "jsonl", schema={"t": type_})
     assert [row["t"].isoformat() for row in seen.rows] == [
-        "2024-01-01T00:00:00.500000+00:00",
-        "2024-01-01T00:00:00+00:00",
+        f"2024-01-01T00:00:00.500000{zone}",
+        f"2024-01-01T00:00:00{zone}",
     ]
 
 

@@ -56,3 +56,9 @@ def test_lines_that_end_with_lf_and_cr_are_rows(lines: list[bytes]) -> None:
     parsed = found.parser().parse([*lines, b"\r"])
     assert parsed.rows.column(0).to_pylist() == [0, 1, 2, 3, 4]
     assert not parsed.refused
+
+
+@pytest.mark.parametrize("line", [b'{"t": 1}\n', b"1,2\n"])
+def test_three_lines_make_a_table_and_two_do_not(line: bytes) -> None:
+    assert recognise([line] * 3) is not None
+    assert recognise([line] * 2) is None

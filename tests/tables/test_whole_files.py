@@ -158,6 +158,14 @@ CSV = {
         b"time,temp\ns,degC\n1,2.5\n2,3.5\n", {"time s": "int64", "temp degC": "double"}, [2.5, 3.5],
         {"notes": ["the names were joined from 2 lines"]},
     ),
+    "units of half of the numbers": (
+        b"n,temp\n,degC\n1,2.5\n2,3.5\n", {"n": "int64", "temp degC": "double"}, [2.5, 3.5],
+        {"notes": ["the names were joined from 2 lines"]},
+    ),
+    "a row with one text below the names": (
+        b"n,temp,note\n,,m\n1,2.5,3\n2,3.5,4\n", {"n": "int64", "temp": "double", "note": "string"},
+        ["m", "3", "4"], {},
+    ),
     "a latin-1 byte in the header": (
         "t,Temp °C\n1,2.5\n".encode("latin-1"), {"t": "int64", "Temp °C": "double"}, [2.5],
         {"notes": ["the file is not UTF-8: it was read as cp1252"]},
