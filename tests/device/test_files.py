@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import inspect
 from collections.abc import Callable, Iterator
@@ -43,15 +42,12 @@ def test_files_both_ways(inventory: Inventory) -> None:
         assert session.stat("/new.bin").size == len(CONTENT)
 
 
-def test_files_both_ways_on_a_loop(inventory: Inventory) -> None:
-    async def main() -> None:
-        async with inventory.device("demo").alease("test") as session:
-            written = await session.write("/new.bin", pieces(CONTENT[:5000], b"", CONTENT[5000:]))
-            assert (written.bytes, written.verified) == (len(CONTENT), "sha256")
-            assert b"".join([piece async for piece in session.read("/new.bin")]) == CONTENT
-            assert (await session.stat("/new.bin")).size == len(CONTENT)
-
-    asyncio.run(main())
+async def test_files_both_ways_on_a_loop(inventory: Inventory) -> None:
+    async with inventory.device("demo").alease("test") as session:
+        written = await session.write("/new.bin", pieces(CONTENT[:5000], b"", CONTENT[5000:]))
+        assert (written.bytes, written.verified) == (len(CONTENT), "sha256")
+        assert b"".join([piece async for piece in session.read("/new.bin")]) == CONTENT
+        assert (await session.stat("/new.bin")).size == len(CONTENT)
 
 
 def test_the_end_of_a_file_of_more_than_two_gigabytes(inventory: Inventory, tmp_path: Path) -> None:

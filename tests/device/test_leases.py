@@ -68,7 +68,7 @@ def test_a_loop_that_ends_closes_a_lease_from_the_outside_in(inventory: Inventor
     assert (errors, device.holder) == ([], None)
 
 
-def test_a_cancelled_task_leaves_the_device_usable(inventory: Inventory) -> None:
+async def test_a_cancelled_task_leaves_the_device_usable(inventory: Inventory) -> None:
     device = inventory.device("demo")
 
     async def endless(started: asyncio.Event) -> None:
@@ -76,17 +76,14 @@ def test_a_cancelled_task_leaves_the_device_usable(inventory: Inventory) -> None
             async for _ in session.follow("while True: print('x')"):
                 started.set()
 
-    async def main() -> None:
-        started = asyncio.Event()
-        task = asyncio.create_task(endless(started))
-        await started.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        async with device.alease("next") as session:
-            assert (await session.exec("print(1)")).stdout == b"1\r\n"
-
-    asyncio.run(main())
+    started = asyncio.Event()
+    task = asyncio.create_task(endless(started))
+    await started.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    async with device.alease("next") as session:
+        assert (await session.exec("print(1)")).stdout == b"1\r\n"
 
 
 def test_a_lease_that_is_cancelled_at_any_moment_leaves_the_device_usable(inventory: Inventory) -> None:

@@ -67,17 +67,13 @@ def test_a_tool_has_the_bare_line_and_others_are_told_so(demo: Device) -> None:
         assert session.exec("print(1)").stdout == b"1\r\n"
 
 
-def test_what_was_known_of_the_board_is_forgotten_after_a_tool_had_it(demo: Device) -> None:
+async def test_what_was_known_of_the_board_is_forgotten_after_a_tool_had_it(demo: Device) -> None:
     with demo.lease("a reader") as session:
         known = session.capabilities
-
-    async def tool() -> None:
-        async with demo.aline("a tool", timeout=0) as port:
-            # Left in the raw REPL: nothing may be taken for granted.
-            await port.awrite(b"\r\x03\x01", SOON)
-            await aread_until(lambda: port.aread(SOON), b"raw REPL")
-
-    asyncio.run(tool())
+    async with demo.aline("a tool", timeout=0) as port:
+        # Left in the raw REPL: nothing may be taken for granted.
+        await port.awrite(b"\r\x03\x01", SOON)
+        await aread_until(lambda: port.aread(SOON), b"raw REPL")
     with demo.lease("a reader") as session:
         assert session.capabilities is not known
         assert session.exec("print(2)").stdout == b"2\r\n"

@@ -152,15 +152,12 @@ def test_a_death_in_mid_write_ends_the_write() -> None:
 
 
 @pytest.mark.parametrize("enter", [b"", b"\x01"], ids=["friendly", "raw"])
-def test_a_death_during_a_restart_is_told(tmp_path: Path, enter: bytes) -> None:
-    async def run() -> None:
-        marker = tmp_path / "dies"
-        async with child("--marker", str(marker), enter=enter) as board:
-            marker.touch()
-            with pytest.raises(TransportClosed, match="exit code 7"):
-                await board.ask(b"\x04", b"never")
-
-    asyncio.run(run())
+async def test_a_death_during_a_restart_is_told(tmp_path: Path, enter: bytes) -> None:
+    marker = tmp_path / "dies"
+    async with child("--marker", str(marker), enter=enter) as board:
+        marker.touch()
+        with pytest.raises(TransportClosed, match="exit code 7"):
+            await board.ask(b"\x04", b"never")
 
 
 def test_what_the_old_process_left_running_reaches_nobody(tmp_path: Path) -> None:

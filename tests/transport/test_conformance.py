@@ -67,12 +67,9 @@ def test_many_writes_come_back(port: Port) -> None:
         assert read_exactly(port, 2048) == LARGE[start : start + 2048]
 
 
-def test_a_megabyte_both_ways_on_a_loop(port: Port) -> None:
-    async def main() -> bytes:
-        data, _ = await asyncio.gather(aread_exactly(port, len(LARGE)), port.awrite(LARGE, PATIENCE))
-        return data
-
-    assert asyncio.run(main()) == LARGE
+async def test_a_megabyte_both_ways_on_a_loop(port: Port) -> None:
+    data, _ = await asyncio.gather(aread_exactly(port, len(LARGE)), port.awrite(LARGE, PATIENCE))
+    assert data == LARGE
 
 
 def test_silence_is_a_timeout(port: Port) -> None:
@@ -101,46 +98,38 @@ def test_a_peer_that_hangs_up_is_closed(port: Port) -> None:
         asyncio.run(main())
 
 
-def test_a_cancelled_read_loses_nothing(port: Port) -> None:
-    async def main() -> bytes:
-        waiting = asyncio.ensure_future(port.aread(PATIENCE))
-        await asyncio.sleep(0)
-        waiting.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await waiting
-        await port.awrite(b"later", PATIENCE)
-        return await aread_exactly(port, 5)
-
-    assert asyncio.run(main()) == b"later"
+async def test_a_cancelled_read_loses_nothing(port: Port) -> None:
+    waiting = asyncio.ensure_future(port.aread(PATIENCE))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    await port.awrite(b"later", PATIENCE)
+    assert await aread_exactly(port, 5) == b"later"
 
 
-def test_a_read_that_times_out_as_bytes_come_loses_none(port: Port) -> None:
+async def test_a_read_that_times_out_as_bytes_come_loses_none(port: Port) -> None:
     """The echo comes back at about the time at which the read gives up, again and again."""
-
-    async def main() -> bytes:
-        received = b""
-        for number in range(ROUNDS):
-            await port.awrite(bytes([number % 256]), PATIENCE)
-            try:
-                received += await port.aread((number % 40) * 5e-6)
-            except TransportTimeout:
-                pass
-        return received + await aread_exactly(port, ROUNDS - len(received))
-
-    assert asyncio.run(main()) == bytes(number % 256 for number in range(ROUNDS))
+    received = b""
+    for number in range(ROUNDS):
+        await port.awrite(bytes([number % 256]), PATIENCE)
+        try:
+            received += await port.aread((number % 40) * 5e-6)
+        except TransportTimeout:
+            pass
+    assert received + await aread_exactly(port, ROUNDS - len(received)) == bytes(
+        number % 256 for number in range(ROUNDS)
+    )
 
 
-def test_a_reader_that_comes_before_a_cancelled_one_is_gone_gets_what_comes(port: Port) -> None:
-    async def main() -> bytes:
-        gone = asyncio.ensure_future(port.aread(PATIENCE))
-        await asyncio.sleep(0)
-        gone.cancel()
-        writing = asyncio.ensure_future(port.awrite(b"!", PATIENCE))
-        here = await port.aread(PATIENCE)  # in this turn of the loop: the other one ends in the next
-        await writing
-        return here
-
-    assert asyncio.run(main()) == b"!"
+async def test_a_reader_that_comes_before_a_cancelled_one_is_gone_gets_what_comes(port: Port) -> None:
+    gone = asyncio.ensure_future(port.aread(PATIENCE))
+    await asyncio.sleep(0)
+    gone.cancel()
+    writing = asyncio.ensure_future(port.awrite(b"!", PATIENCE))
+    here = await port.aread(PATIENCE)  # in this turn of the loop: the other one ends in the next
+    await writing
+    assert here == b"!"
 
 
 def test_the_port_changes_hands_while_its_loop_runs(port: Port) -> None:
@@ -162,32 +151,25 @@ def test_the_port_changes_hands_while_its_loop_runs(port: Port) -> None:
     asyncio.run(main())
 
 
-def test_closing_from_a_thread_wakes_a_task_that_waits(port: Port) -> None:
-    async def main() -> None:
-        waiting = asyncio.ensure_future(port.aread(PATIENCE))
-        await asyncio.sleep(0)
-        await asyncio.to_thread(port.close)
-        async with asyncio.timeout(PATIENCE / 2):
-            with pytest.raises(TransportClosed):
-                await waiting
-
-    asyncio.run(main())
+async def test_closing_from_a_thread_wakes_a_task_that_waits(port: Port) -> None:
+    waiting = asyncio.ensure_future(port.aread(PATIENCE))
+    await asyncio.sleep(0)
+    await asyncio.to_thread(port.close)
+    async with asyncio.timeout(PATIENCE / 2):
+        with pytest.raises(TransportClosed):
+            await waiting
 
 
-def test_a_loop_hears_the_next_port_after_a_thread_closed_the_last(kind: Kind) -> None:
+async def test_a_loop_hears_the_next_port_after_a_thread_closed_the_last(kind: Kind) -> None:
     """The next one has the same descriptor, as a rule."""
-
-    async def main() -> None:
-        for _ in range(3):
-            with kind(True) as address:
-                port = await asyncio.to_thread(open_port, address, PATIENCE)
-                try:
-                    await port.awrite(EVERY_BYTE, PATIENCE)
-                    assert await aread_exactly(port, 256) == EVERY_BYTE
-                finally:
-                    await asyncio.to_thread(port.close)
-
-    asyncio.run(main())
+    for _ in range(3):
+        with kind(True) as address:
+            port = await asyncio.to_thread(open_port, address, PATIENCE)
+            try:
+                await port.awrite(EVERY_BYTE, PATIENCE)
+                assert await aread_exactly(port, 256) == EVERY_BYTE
+            finally:
+                await asyncio.to_thread(port.close)
 
 
 def test_closing_twice_is_allowed_and_ends_the_port(port: Port) -> None:
@@ -205,7 +187,7 @@ def test_an_address_can_be_opened_again(kind: Kind) -> None:
             open_port(address, PATIENCE).close()
 
 
-def test_listening_gives_way_at_any_moment_and_who_reads_next_gets_the_rest(port: Port) -> None:
+async def test_listening_gives_way_at_any_moment_and_who_reads_next_gets_the_rest(port: Port) -> None:
     tap = Tap()
     port.tapping, reader = PortTap(tap), tap.reader()
     data = bytearray()
@@ -215,44 +197,34 @@ def test_listening_gives_way_at_any_moment_and_who_reads_next_gets_the_rest(port
             assert isinstance(item, Chunk)
             data.extend(item.data if item.direction == "rx" else b"")
 
-    async def main() -> None:
-        for number in range(20):
-            listening = asyncio.ensure_future(port.alisten())
-            await port.awrite(EVERY_BYTE * 2, PATIENCE)
-            while len(data) < 512 * number + 1:
-                await hear()
-            listening.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await listening
-            while len(data) < 512 * (number + 1):
-                if tap.next_seq == reader.next_seq:
-                    await port.aread(PATIENCE)
-                await hear()
-
-    asyncio.run(main())
+    for number in range(20):
+        listening = asyncio.ensure_future(port.alisten())
+        await port.awrite(EVERY_BYTE * 2, PATIENCE)
+        while len(data) < 512 * number + 1:
+            await hear()
+        listening.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await listening
+        while len(data) < 512 * (number + 1):
+            if tap.next_seq == reader.next_seq:
+                await port.aread(PATIENCE)
+            await hear()
     assert data == EVERY_BYTE * 40
 
 
-def test_listening_ends_with_the_line(port: Port) -> None:
-    async def main() -> None:
-        port.tapping = PortTap(Tap())
-        listening = asyncio.ensure_future(port.alisten())
-        await port.awrite(GOODBYE, PATIENCE)
-        with pytest.raises(TransportClosed):
-            await listening
-
-    asyncio.run(main())
+async def test_listening_ends_with_the_line(port: Port) -> None:
+    port.tapping = PortTap(Tap())
+    listening = asyncio.ensure_future(port.alisten())
+    await port.awrite(GOODBYE, PATIENCE)
+    with pytest.raises(TransportClosed):
+        await listening
 
 
-def test_a_tap_sees_what_crosses_the_port(port: Port) -> None:
+async def test_a_tap_sees_what_crosses_the_port(port: Port) -> None:
     tap = Tap()
     port.tapping, reader = PortTap(tap), tap.reader()
-
-    async def main() -> None:
-        await port.awrite(b"one", PATIENCE)
-        assert await aread_exactly(port, 3) == b"one"
-
-    asyncio.run(main())
+    await port.awrite(b"one", PATIENCE)
+    assert await aread_exactly(port, 3) == b"one"
     first, *rest = [(chunk.direction, chunk.data) for chunk in reader.rest() if isinstance(chunk, Chunk)]
     assert first == ("tx", b"one")
     assert b"".join(data for direction, data in rest if direction == "rx") == b"one"

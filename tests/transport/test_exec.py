@@ -56,13 +56,10 @@ def test_ctrl_c_interrupts_what_a_child_runs_and_is_a_byte_at_its_prompt(port: P
     assert ask(port, b"print(6 * 7)\r").endswith(b"42\n>>> ")
 
 
-def test_so_it_does_from_a_loop(port: Port) -> None:
-    async def main() -> None:
-        await aask(port, ENDLESS, b"runs\n")
-        assert b"KeyboardInterrupt" in await aask(port, b"\x03")
-        assert (await aask(port, b"print(6 * 7)\r")).endswith(b"42\n>>> ")
-
-    asyncio.run(main())
+async def test_so_it_does_from_a_loop(port: Port) -> None:
+    await aask(port, ENDLESS, b"runs\n")
+    assert b"KeyboardInterrupt" in await aask(port, b"\x03")
+    assert (await aask(port, b"print(6 * 7)\r")).endswith(b"42\n>>> ")
 
 
 def test_ctrl_c_is_a_byte_to_a_child_that_leaves_its_terminal_alone() -> None:

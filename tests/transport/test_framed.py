@@ -24,19 +24,16 @@ class Broken:
         raise TransportError("not the protocol")
 
 
-def test_who_listens_learns_that_the_server_breaks_the_protocol() -> None:
-    async def main() -> None:
-        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            writer.write(b"x")
-            await reader.read()  # keeps the connection
-            writer.close()
+async def test_who_listens_learns_that_the_server_breaks_the_protocol() -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"x")
+        await reader.read()  # keeps the connection
+        writer.close()
 
-        async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
-            address = SocketAddress("the board", "127.0.0.1", server.sockets[0].getsockname()[1])
-            port = await address.aconnect(lambda: FramedPort(Broken(), "the board"), SOON)
-            port.tapping = PortTap(Tap())
-            with pytest.raises(TransportError, match="not the protocol"):
-                await asyncio.wait_for(port.alisten(), SOON)
-            await port.aclose()
-
-    asyncio.run(main())
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        address = SocketAddress("the board", "127.0.0.1", server.sockets[0].getsockname()[1])
+        port = await address.aconnect(lambda: FramedPort(Broken(), "the board"), SOON)
+        port.tapping = PortTap(Tap())
+        with pytest.raises(TransportError, match="not the protocol"):
+            await asyncio.wait_for(port.alisten(), SOON)
+        await port.aclose()

@@ -69,20 +69,17 @@ def test_a_socket_that_is_opened_on_a_loop(host: str) -> None:
         assert asyncio.run(main()) == b"hello"
 
 
-def test_opening_that_is_cancelled_leaves_nothing_open(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_opening_that_is_cancelled_leaves_nothing_open(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[socket.socket] = []
 
     async def never(_: object, stream: socket.socket, address: object) -> None:
         made.append(stream)
         await asyncio.Event().wait()
 
-    async def main() -> None:
-        address = parse_url("socket://127.0.0.1:9")
-        monkeypatch.setattr(type(asyncio.get_running_loop()), "sock_connect", never)
-        with pytest.raises(TransportTimeout, match="nothing answered within 0.01 s"):
-            await address.aopen(0.01)
-
-    asyncio.run(main())
+    address = parse_url("socket://127.0.0.1:9")
+    monkeypatch.setattr(type(asyncio.get_running_loop()), "sock_connect", never)
+    with pytest.raises(TransportTimeout, match="nothing answered within 0.01 s"):
+        await address.aopen(0.01)
     assert [stream.fileno() for stream in made] == [-1]
 
 
@@ -147,34 +144,27 @@ def test_the_simulated_board_that_cannot_start_says_why() -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no terminal to run a command on")
-def test_a_command_that_does_not_want_to_end_holds_up_no_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_command_that_does_not_want_to_end_holds_up_no_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fastflight.transport.terminal.GRACE_SECONDS", 0.1)
-
-    async def main() -> None:
-        address = parse_url("exec:sh -c 'trap \"\" TERM HUP; echo up; while :; do sleep 1; done'")
-        port = open_port(address, PATIENCE)
-        assert isinstance(port.port, ChildPort)
-        read_until(port, b"up\n")
-        turns: list[int] = []
-        asyncio.get_running_loop().call_soon(turns.append, 1)
-        await port.aclose()
-        assert turns and port.process.returncode == -signal.SIGKILL
-        address.dispose()
-
-    asyncio.run(main())
+    address = parse_url("exec:sh -c 'trap \"\" TERM HUP; echo up; while :; do sleep 1; done'")
+    port = open_port(address, PATIENCE)
+    assert isinstance(port.port, ChildPort)
+    read_until(port, b"up\n")
+    turns: list[int] = []
+    asyncio.get_running_loop().call_soon(turns.append, 1)
+    await port.aclose()
+    assert turns and port.process.returncode == -signal.SIGKILL
+    address.dispose()
 
 
-def test_the_simulated_board_holds_up_no_loop_while_it_ends() -> None:
-    async def main() -> None:
-        address = parse_url("sim:?telemetry=0")
-        port = open_port(address, PATIENCE)
-        turns: list[int] = []
-        asyncio.get_running_loop().call_soon(turns.append, 1)
-        await port.aclose()
-        assert turns
-        address.dispose()
-
-    asyncio.run(main())
+async def test_the_simulated_board_holds_up_no_loop_while_it_ends() -> None:
+    address = parse_url("sim:?telemetry=0")
+    port = open_port(address, PATIENCE)
+    turns: list[int] = []
+    asyncio.get_running_loop().call_soon(turns.append, 1)
+    await port.aclose()
+    assert turns
+    address.dispose()
 
 
 def test_of_a_folder_that_the_simulated_board_cannot_have_nobody_else_is_told(tmp_path: Path) -> None:

@@ -103,33 +103,29 @@ def test_a_closed_port_cannot_be_controlled(bench: SerialBench) -> None:
             asyncio.run(awaited(call))
 
 
-def test_a_coroutine_gets_the_streams_of_pyserial_asyncio() -> None:
+async def test_a_coroutine_gets_the_streams_of_pyserial_asyncio() -> None:
     ours, theirs = os.openpty()
     tty.setraw(theirs)
     address = parse_url(f"serial:{os.ttyname(theirs)}?baud=9600")
     assert isinstance(address, SerialAddress)
-
-    async def main() -> None:
-        reader, writer = await address.aopen_streams()
-        assert isinstance(writer.transport, serial_asyncio.SerialTransport)
-        assert writer.transport.serial.baudrate == 9600
-        writer.write(b"question")
-        await writer.drain()
-        assert await asyncio.to_thread(os.read, ours, 8) == b"question"
-        os.write(ours, b"answer")
-        assert await reader.readexactly(6) == b"answer"
-        with pytest.raises(TransportError, match="Another program has it open"):
-            await address.aopen_streams()
-        writer.close()
-        await writer.wait_closed()
-        assert not writer.transport.serial
-
-    asyncio.run(main())
+    reader, writer = await address.aopen_streams()
+    assert isinstance(writer.transport, serial_asyncio.SerialTransport)
+    assert writer.transport.serial.baudrate == 9600
+    writer.write(b"question")
+    await writer.drain()
+    assert await asyncio.to_thread(os.read, ours, 8) == b"question"
+    os.write(ours, b"answer")
+    assert await reader.readexactly(6) == b"answer"
+    with pytest.raises(TransportError, match="Another program has it open"):
+        await address.aopen_streams()
+    writer.close()
+    await writer.wait_closed()
+    assert not writer.transport.serial
     os.close(ours)
     os.close(theirs)
 
 
-def test_a_cancelled_call_does_not_leave_settings_on_their_way(
+async def test_a_cancelled_call_does_not_leave_settings_on_their_way(
     bench: SerialBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever has the port next puts them back as they were, and must not be overtaken."""
@@ -142,20 +138,16 @@ def test_a_cancelled_call_does_not_leave_settings_on_their_way(
         configure(lines, settings)
 
     monkeypatch.setattr(Lines, "configure", slow)
-
-    async def main() -> None:
-        setting = asyncio.create_task(bench.port.aconfigure(LineSettings(9600), PATIENCE))
-        await asyncio.to_thread(begun.wait, PATIENCE)
-        setting.cancel()
-        for _ in range(5):
-            await asyncio.sleep(0)
-        assert not setting.done()
-        go_on.set()
-        with pytest.raises(asyncio.CancelledError):
-            await setting
-        assert bench.port.settings == LineSettings(9600)
-
-    asyncio.run(main())
+    setting = asyncio.create_task(bench.port.aconfigure(LineSettings(9600), PATIENCE))
+    await asyncio.to_thread(begun.wait, PATIENCE)
+    setting.cancel()
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert not setting.done()
+    go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await setting
+    assert bench.port.settings == LineSettings(9600)
 
 
 @pytest.mark.parametrize(

@@ -177,22 +177,18 @@ def test_readers_in_threads_and_loops_are_woken_and_end_with_the_tap() -> None:
     assert got == [list(range(200))] * 4
 
 
-def test_a_wait_that_is_cancelled_takes_nothing_and_leaves_nothing() -> None:
+async def test_a_wait_that_is_cancelled_takes_nothing_and_leaves_nothing() -> None:
     tap = ticking()
     reader = tap.reader()
-
-    async def wait() -> None:
-        waiting = asyncio.create_task(reader.atake(None))
-        await asyncio.sleep(0)
-        waiting.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await waiting
-        assert not tap._waiting
-        tap.feed("rx", b"x")
-        assert len(await reader.atake(SOON)) == 1
-        assert await reader.atake(0) == []
-
-    asyncio.run(wait())
+    waiting = asyncio.create_task(reader.atake(None))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert not tap._waiting
+    tap.feed("rx", b"x")
+    assert len(await reader.atake(SOON)) == 1
+    assert await reader.atake(0) == []
 
 
 def test_a_reader_whose_loop_has_ended_does_not_trouble_the_line() -> None:
@@ -254,46 +250,37 @@ def test_the_rest_is_all_that_is_there() -> None:
     assert reader.rest() == []
 
 
-def test_a_reader_is_woken_when_enough_is_there() -> None:
-    async def main() -> None:
-        tap = Tap()
-        reader = tap.reader()
-        with reader.woken_at(3 * (1 + CHUNK_BYTES)) as arrived:
-            for _ in range(2):
-                tap.feed("rx", b"x")
-                assert not arrived.is_set()
+async def test_a_reader_is_woken_when_enough_is_there() -> None:
+    tap = Tap()
+    reader = tap.reader()
+    with reader.woken_at(3 * (1 + CHUNK_BYTES)) as arrived:
+        for _ in range(2):
             tap.feed("rx", b"x")
-            assert arrived.is_set()
-        assert [item.seq for item in reader.rest() if isinstance(item, Chunk)] == [0, 1, 2]
-
-    asyncio.run(main())
+            assert not arrived.is_set()
+        tap.feed("rx", b"x")
+        assert arrived.is_set()
+    assert [item.seq for item in reader.rest() if isinstance(item, Chunk)] == [0, 1, 2]
 
 
 @pytest.mark.parametrize("ending", [Tap.nudge, Tap.close])
-def test_a_reader_is_woken_by_a_nudge_and_by_the_end(ending: Callable[[Tap], None]) -> None:
-    async def main() -> None:
-        tap = Tap()
-        reader = tap.reader()
-        with reader.woken_at(1000) as arrived:
-            assert not arrived.is_set()
-            ending(tap)
-            assert arrived.is_set()
-        assert reader.rest() == [] and reader.ended == (ending is Tap.close)
-
-    asyncio.run(main())
+async def test_a_reader_is_woken_by_a_nudge_and_by_the_end(ending: Callable[[Tap], None]) -> None:
+    tap = Tap()
+    reader = tap.reader()
+    with reader.woken_at(1000) as arrived:
+        assert not arrived.is_set()
+        ending(tap)
+        assert arrived.is_set()
+    assert reader.rest() == [] and reader.ended == (ending is Tap.close)
 
 
-def test_a_reader_that_begins_in_the_past_has_enough_at_once() -> None:
-    async def main() -> None:
-        tap = Tap()
-        for _ in range(4):
-            tap.feed("rx", b"x")
-        reader = tap.reader(seq=1)
-        with reader.woken_at(3 * (1 + CHUNK_BYTES)) as arrived:
-            assert arrived.is_set()
-        assert [item.seq for item in reader.rest() if isinstance(item, Chunk)] == [1, 2, 3]
-
-    asyncio.run(main())
+async def test_a_reader_that_begins_in_the_past_has_enough_at_once() -> None:
+    tap = Tap()
+    for _ in range(4):
+        tap.feed("rx", b"x")
+    reader = tap.reader(seq=1)
+    with reader.woken_at(3 * (1 + CHUNK_BYTES)) as arrived:
+        assert arrived.is_set()
+    assert [item.seq for item in reader.rest() if isinstance(item, Chunk)] == [1, 2, 3]
 
 
 def flooded() -> tuple[Tap, TapReader]:
@@ -427,21 +414,18 @@ def test_bytes_that_are_held_back_are_in_the_tap_when_somebody_looks(
     assert heard == [step for step in steps if isinstance(step, bytes) and step]
 
 
-def test_whoever_waits_gets_bytes_that_are_held_back_at_once() -> None:
-    async def main() -> None:
-        tap = ticking()
-        for reader in (tap.reader(), tap.whole().reader()):
-            waiting = asyncio.ensure_future(reader.atake(None))
-            await asyncio.sleep(0)
-            tap.hold(b"now", lambda _: None)
-            assert [each.data for each in await waiting if isinstance(each, Chunk)] == [b"now"]
-        with tap.reader().woken_at(2 * CHUNK_BYTES) as arrived:
-            tap.hold(b"", lambda _: None)
-            assert not arrived.is_set()
-            tap.hold(b"", lambda _: None)
-            await asyncio.wait_for(arrived.wait(), SOON)
-
-    asyncio.run(main())
+async def test_whoever_waits_gets_bytes_that_are_held_back_at_once() -> None:
+    tap = ticking()
+    for reader in (tap.reader(), tap.whole().reader()):
+        waiting = asyncio.ensure_future(reader.atake(None))
+        await asyncio.sleep(0)
+        tap.hold(b"now", lambda _: None)
+        assert [each.data for each in await waiting if isinstance(each, Chunk)] == [b"now"]
+    with tap.reader().woken_at(2 * CHUNK_BYTES) as arrived:
+        tap.hold(b"", lambda _: None)
+        assert not arrived.is_set()
+        tap.hold(b"", lambda _: None)
+        await asyncio.wait_for(arrived.wait(), SOON)
 
 
 def test_little_is_held_back() -> None:
