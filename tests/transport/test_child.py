@@ -7,7 +7,7 @@ import os
 import shlex
 import signal
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -52,9 +52,6 @@ class Board:
         return int((await self.execute("import os; print(os.getpid())"))[2:-3])
 
 
-Scene = Callable[[Board], Awaitable[None]]
-
-
 @asynccontextmanager
 async def child(*options: str, enter: bytes = b"\x01") -> AsyncIterator[Board]:
     """A child in the raw REPL, or where `enter` leads from its prompt."""
@@ -70,14 +67,6 @@ async def child(*options: str, enter: bytes = b"\x01") -> AsyncIterator[Board]:
         await port.aclose()
 
 
-def play(scene: Scene) -> None:
-    async def run() -> None:
-        async with child() as board:
-            await scene(board)
-
-    asyncio.run(run())
-
-
 def exists(process: int) -> bool:
     """Whether it runs: one that only waits to be reaped by the system does not."""
     try:
@@ -89,8 +78,8 @@ def exists(process: int) -> bool:
         return not Path("/proc/self").is_dir()
 
 
-def test_each_soft_reset_is_a_new_process_and_ends_the_old_one() -> None:
-    async def scene(board: Board) -> None:
+async def test_each_soft_reset_is_a_new_process_and_ends_the_old_one() -> None:
+    async with child() as board:
         for _ in range(7):
             before = await board.pid()
             assert await board.ask(b"\x04", RAW) == RAW_RESET
@@ -99,24 +88,18 @@ def test_each_soft_reset_is_a_new_process_and_ends_the_old_one() -> None:
         assert await board.ask(b"\x02", b">>> ") == b"\r\n" + PROMPT
         assert await board.ask(b"\x04", PROMPT) == b"\r\n" + SOFT_REBOOT + PROMPT
 
-    play(scene)
-
 
 @pytest.mark.parametrize("leave", ["raise SystemExit", "import sys; sys.exit(3)"])
-def test_system_exit_in_the_raw_repl_is_a_soft_reset(leave: str) -> None:
-    async def scene(board: Board) -> None:
+async def test_system_exit_in_the_raw_repl_is_a_soft_reset(leave: str) -> None:
+    async with child() as board:
         assert await board.ask(leave.encode() + b"\x04", RAW) == b"OK\x04\x04" + SOFT_REBOOT + RAW
 
-    play(scene)
 
-
-def test_system_exit_from_raw_paste_is_a_soft_reset() -> None:
-    async def scene(board: Board) -> None:
+async def test_system_exit_from_raw_paste_is_a_soft_reset() -> None:
+    async with child() as board:
         assert await board.ask(b"\x05A\x01", b"\x01\x20\x00\x01") == b"R\x01\x20\x00\x01"
         said = await board.ask(b"raise SystemExit" + b" " * 20 + b"\x04", RAW)
         assert said == b"\x01\x04\x04\x04" + SOFT_REBOOT + RAW
-
-    play(scene)
 
 
 @pytest.mark.parametrize(
@@ -127,18 +110,16 @@ def test_system_exit_from_raw_paste_is_a_soft_reset() -> None:
         ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "SIGKILL"),
     ],
 )
-def test_a_death_while_code_runs_is_told(code: str, reason: str) -> None:
-    async def scene(board: Board) -> None:
+async def test_a_death_while_code_runs_is_told(code: str, reason: str) -> None:
+    async with child() as board:
         with pytest.raises(TransportClosed, match=reason):
             await board.ask(code.encode() + b"\x04", RAW)
         with pytest.raises(TransportClosed, match=reason):
             await board.port.awrite(b"x", PATIENCE)
 
-    play(scene)
 
-
-def test_a_death_in_mid_write_ends_the_write() -> None:
-    async def scene(board: Board) -> None:
+async def test_a_death_in_mid_write_ends_the_write() -> None:
+    async with child() as board:
         process = await board.pid()
         await board.ask(b"import os; os.read(0, 1); print('go'); import time; time.sleep(60)\x04", b"OK")
         # Far more than a terminal holds: the write waits, and the process reads nothing.
@@ -147,8 +128,6 @@ def test_a_death_in_mid_write_ends_the_write() -> None:
         os.kill(process, signal.SIGKILL)
         with pytest.raises(TransportClosed, match="SIGKILL"):
             await writing
-
-    play(scene)
 
 
 @pytest.mark.parametrize("enter", [b"", b"\x01"], ids=["friendly", "raw"])
@@ -160,14 +139,13 @@ async def test_a_death_during_a_restart_is_told(tmp_path: Path, enter: bytes) ->
             await board.ask(b"\x04", b"never")
 
 
-def test_what_the_old_process_left_running_reaches_nobody(tmp_path: Path) -> None:
+async def test_what_the_old_process_left_running_reaches_nobody(tmp_path: Path) -> None:
     told = tmp_path / "told"
     # A session of its own: what ends the old process does not reach what it left.
     leave = "import os, time\nif os.fork() == 0:\n os.setsid()\n"
     leave += f" while not os.path.exists({str(told)!r}): time.sleep(0.01)\n"
     leave += " try:\n  for _ in range(1000): os.write(1, b'late ')\n finally: os._exit(0)\n"
-
-    async def scene(board: Board) -> None:
+    async with child() as board:
         await board.execute(leave)
         assert (await board.ask(b"\x04", SOFT_REBOOT)).startswith(b"OK\r\n")
         assert await board.read_until(RAW) == RAW
@@ -175,45 +153,34 @@ def test_what_the_old_process_left_running_reaches_nobody(tmp_path: Path) -> Non
         for number in range(10):
             assert await board.execute(f"print({number})") == b"OK%d\n\x04\x04>" % number
 
-    play(scene)
 
-
-def test_a_terminal_that_is_held_open_does_not_hide_the_end() -> None:
+async def test_a_terminal_that_is_held_open_does_not_hide_the_end() -> None:
     hold = "import os\nif os.fork() == 0:\n os.setsid(); import time; time.sleep(3)\n os._exit(0)\n"
-
-    async def scene(board: Board) -> None:
+    async with child() as board:
         await board.execute(hold)
         assert await board.ask(b"\x04", RAW) == RAW_RESET
 
-    play(scene)
 
-
-def test_the_whole_group_ends_with_the_line(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_whole_group_ends_with_the_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(terminal, "GRACE_SECONDS", 0.1)
     stubborn = "import os, signal, time\nsignal.signal(15, signal.SIG_IGN)\nother = os.fork()\n"
     stubborn += "if other: print(other, os.getpid())\ntime.sleep(60)\n"
     processes: list[int] = []
-
-    async def scene(board: Board) -> None:
+    async with child() as board:
         said = await board.ask(stubborn.encode() + b"\x04", b"\n")
         processes.extend(int(word) for word in said.removeprefix(b"OK").split())
-
-    play(scene)
     # One that was killed is gone when the system next lets it run, which on a busy machine is later.
     for process in processes:
         until(lambda process=process: not exists(process))
 
 
-def test_closed_in_the_middle_of_a_restart_nothing_is_left() -> None:
+async def test_closed_in_the_middle_of_a_restart_nothing_is_left() -> None:
     # The leak check of every test sees processes and descriptors.
     for turns in (0, 1, 2, 5, 10, 50, 200, 1000):
-
-        async def scene(board: Board, turns: int = turns) -> None:
+        async with child() as board:
             await board.ask(b"\x04", b"OK\r\n")
             for _ in range(turns):
                 await asyncio.sleep(0)
-
-        play(scene)
 
 
 def test_says_how_a_process_ended() -> None:
