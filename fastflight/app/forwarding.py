@@ -53,8 +53,8 @@ MAX_ASKED = 1000
 # How long a listing of flights may take: longer than a server takes at most for the files of its devices.
 FLIGHTS_SECONDS = LISTING_TOTAL_SECONDS + LISTING_SECONDS
 # The listing of another server's device is used for the sources of one list_flights call, which run one after another:
-# for so long, or as long as it took.
-FRESH_SECONDS = 2.0
+# for so long, or this many times as long as it took. Reading the answers takes about as long as waiting for them.
+FRESH_SECONDS, FRESH_TIMES = 2.0, 4.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +168,7 @@ class Forwarding:
         def flights() -> Iterator[tuple[Any, Estimate]]:
             for found in answers:
                 listed = time.monotonic()
-                until = listed + max(FRESH_SECONDS, listed - now)
+                until = listed + max(FRESH_SECONDS, FRESH_TIMES * (listed - now))
                 self._listed.update((name, (until, flights)) for name, flights in found.items())
             for name in devices:
                 yield from self._listed[name][1]
