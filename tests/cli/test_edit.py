@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -23,6 +25,9 @@ Edit = Callable[..., Result]
 APPEND = "open(sys.argv[1], 'ab').write(b'more\\n')"
 LEAVE = "pass"
 FAIL = "sys.exit(3)"
+INTERRUPT = "import os, signal\nos.kill(os.getppid(), signal.SIGINT)"
+# Somebody else changes the file on the board meanwhile.
+THEIRS = f"{APPEND}\nopen({{file!r}}, 'wb').write(b'theirs')"
 
 
 @pytest.fixture
@@ -65,12 +70,52 @@ def copies(tmp_path: Path) -> list[Path]:
     return [path for path in (tmp_path / "copies").rglob("*") if path.is_file()]
 
 
-def test_a_changed_file_is_written_back(edit: Edit, board: Path, tmp_path: Path) -> None:
-    (board / "main.py").write_bytes(b"print(1)\r\n")
-    result = edit("demo:/main.py", APPEND)
-    assert (result.exit_code, result.stdout) == (0, "demo:/main.py: 15 B written\n")
-    assert (board / "main.py").read_bytes() == b"print(1)\r\nmore\n"
-    assert copies(tmp_path) == []
+@dataclass(frozen=True)
+class Case:
+    """A path, what is there before, the editor, and what comes of it: `kept` is a copy that stays here."""
+
+    path: str
+    before: bytes | None
+    editor: str
+    exit_code: int
+    says: str
+    after: bytes | None
+    kept: bytes | None = None
+
+
+CASES = {
+    "changed": Case("demo:/a.py", b"a\r\n", APPEND, 0, "demo:/a.py: 8 B written\n", b"a\r\nmore\n"),
+    "unchanged": Case("demo:/a.txt", b"a", LEAVE, 0, "demo:/a.txt: unchanged\n", b"a"),
+    "created": Case("demo:/new.txt", None, APPEND, 0, "written", b"more\n"),
+    "left empty": Case("demo:/new.txt", None, LEAVE, 0, "demo:/new.txt: not created\n", None),
+    "changed on the board": Case("demo:/a.txt", b"old\n", THEIRS, 1, "error", b"theirs", b"old\nmore\n"),
+    "created on the board": Case("demo:/a.txt", None, THEIRS, 1, "error", b"theirs", b"more\n"),
+    "no such folder": Case("demo:/no/such/a.txt", None, APPEND, 1, "error", None, b"more\n"),
+    "the editor fails": Case("demo:/a.txt", b"a\n", FAIL, 1, "exit code 3", b"a\n"),
+    "it fails after a change": Case("demo:/a.txt", b"a\n", f"{APPEND}\n{FAIL}", 1, "exit code 3", b"a\n", b"a\nmore\n"),
+    "a folder": Case("demo:/folder", None, APPEND, 1, "error", None),
+    "a folder by its slash": Case("demo:/folder/", None, APPEND, 1, "error", None),
+    "the root": Case("demo:/", None, APPEND, 1, "error", None),
+    "above the root": Case("demo:/..", None, APPEND, 1, "error", None),
+    # A terminal sends Ctrl-C to the editor, and to the command that waits for it.
+    "interrupted": Case("demo:/a.txt", b"a\n", f"{INTERRUPT}\n{APPEND}", 0, "written", b"a\nmore\n"),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_comes_of_an_edit(edit: Edit, board: Path, tmp_path: Path, name: str) -> None:
+    case = CASES[name]
+    file = board / case.path.partition(":/")[2]
+    (board / "folder").mkdir()
+    if case.before is not None:
+        file.write_bytes(case.before)
+        os.utime(file, ns=(0, 0))
+    result = edit(case.path, case.editor.format(file=str(file)))
+    assert (result.exit_code, case.says in result.output) == (case.exit_code, True), result.output
+    assert (file.read_bytes() if file.is_file() else None) == case.after
+    assert case.before is None or (file.stat().st_mtime_ns == 0) == (case.after == case.before)
+    assert [path.read_bytes() for path in copies(tmp_path)] == ([] if case.kept is None else [case.kept])
+    assert all(f"your changes are kept in {path}" in result.stderr for path in copies(tmp_path))
 
 
 def test_the_copy_has_the_name_of_the_file(edit: Edit, board: Path) -> None:
@@ -78,47 +123,6 @@ def test_the_copy_has_the_name_of_the_file(edit: Edit, board: Path) -> None:
     (board / "main.py").write_bytes(b"")
     edit("/main.py", "open(sys.argv[1], 'w').write(sys.argv[1])")
     assert Path((board / "main.py").read_text()).name == "main.py"
-
-
-def test_an_unchanged_file_is_not_written(edit: Edit, board: Path, tmp_path: Path) -> None:
-    (board / "a.txt").write_bytes(b"a")
-    written = (board / "a.txt").stat().st_mtime_ns
-    result = edit("demo:/a.txt", LEAVE)
-    assert (result.exit_code, result.stderr) == (0, "demo:/a.txt: unchanged\n")
-    assert (board / "a.txt").stat().st_mtime_ns == written
-    assert copies(tmp_path) == []
-
-
-def test_a_missing_file_is_created(edit: Edit, board: Path) -> None:
-    assert edit("demo:/new.txt", APPEND).exit_code == 0
-    assert (board / "new.txt").read_bytes() == b"more\n"
-
-
-def test_a_missing_file_that_stays_empty_is_not_created(edit: Edit, board: Path, tmp_path: Path) -> None:
-    assert edit("demo:/new.txt", LEAVE).stderr == "demo:/new.txt: not created\n"
-    assert not (board / "new.txt").exists()
-    assert copies(tmp_path) == []
-
-
-@pytest.mark.parametrize("before", [b"old\n", None], ids=["changed", "created"])
-def test_a_file_that_changed_on_the_board_is_not_overwritten(
-    edit: Edit, board: Path, tmp_path: Path, before: bytes | None
-) -> None:
-    if before is not None:
-        (board / "a.txt").write_bytes(before)
-    result = edit("demo:/a.txt", f"{APPEND}\nopen({str(board / 'a.txt')!r}, 'wb').write(b'theirs')")
-    assert result.exit_code == 1
-    assert (board / "a.txt").read_bytes() == b"theirs"
-    (kept,) = copies(tmp_path)
-    assert kept.read_bytes() == (before or b"") + b"more\n"
-    assert f"your changes are kept in {kept}\n" in result.stderr
-
-
-def test_changes_that_cannot_be_written_are_kept(edit: Edit, tmp_path: Path) -> None:
-    result = edit("demo:/no/such/folder/a.txt", APPEND)
-    assert result.exit_code == 1
-    (kept,) = copies(tmp_path)
-    assert (kept.read_bytes(), str(kept) in result.stderr) == (b"more\n", True)
 
 
 def test_changes_are_kept_when_the_server_is_gone(
@@ -135,26 +139,11 @@ def test_changes_are_kept_when_the_server_is_gone(
     assert (kept.read_bytes(), str(kept) in result.stderr) == (b"b", True)
 
 
-@pytest.mark.parametrize("code", [FAIL, f"{APPEND}\n{FAIL}"], ids=["unchanged", "changed"])
-def test_nothing_is_written_if_the_editor_fails(edit: Edit, board: Path, tmp_path: Path, code: str) -> None:
-    (board / "a.txt").write_bytes(b"a\n")
-    result = edit("demo:/a.txt", code)
-    assert (result.exit_code, "exit code 3" in result.stderr) == (1, True)
-    assert (board / "a.txt").read_bytes() == b"a\n"
-    assert len(copies(tmp_path)) == (code != FAIL)
-
-
 def test_an_editor_that_does_not_exist_is_named(edit: Edit, board: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (board / "a.txt").write_bytes(b"a\n")
     monkeypatch.setenv("VISUAL", "/no/such/editor --wait")
     result = edit("demo:/a.txt", LEAVE)
     assert (result.exit_code, "/no/such/editor --wait" in result.stderr) == (1, True)
-
-
-@pytest.mark.parametrize("path", ["demo:/", "demo:/folder/", "demo:/folder", "demo:/.."])
-def test_a_folder_is_refused(edit: Edit, board: Path, path: str) -> None:
-    (board / "folder").mkdir()
-    assert edit(path, APPEND).exit_code == 1
 
 
 def test_the_device_is_free_while_the_file_is_edited(edit: Edit, location: str, board: Path, tmp_path: Path) -> None:
@@ -164,10 +153,3 @@ def test_the_device_is_free_while_the_file_is_edited(edit: Edit, location: str, 
     code = f"import subprocess\nsubprocess.run({listing}, check=True, stdout=open({output!r}, 'w'))"
     assert edit("demo:/a.txt", code).exit_code == 0
     assert "/a.txt" in [entry["path"] for entry in json.loads((tmp_path / "ls").read_text())]
-
-
-def test_ctrl_c_is_for_the_editor(edit: Edit, board: Path) -> None:
-    """A terminal sends it to the editor and to the command that waits for it."""
-    result = edit("demo:/a.txt", f"import os, signal\nos.kill(os.getppid(), signal.SIGINT)\n{APPEND}")
-    assert result.exit_code == 0
-    assert (board / "a.txt").read_bytes() == b"more\n"
