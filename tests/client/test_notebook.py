@@ -97,20 +97,18 @@ def test_what_to_type_next_can_be_typed(client: FastFlightClient) -> None:
         assert eval(here, {"client": client}) is not None
 
 
-def test_names_of_devices_are_text_in_html() -> None:
-    shown = client_html(Connection("<script>alert(1)</script>", "a'\"\u202eb\x1b[2J\n"))  # type: ignore[arg-type]
-    assert "<script" not in shown and "\u202e" not in shown and "\x1b" not in shown
-    assert "&lt;script&gt;" in shown
-
-
-def test_a_fleet_is_listed_in_part() -> None:
-    shown = client_html(Connection(*(f"board-{n}" for n in range(300))))  # type: ignore[arg-type]
-    assert shown.count(">sim:board-") == MAX_LISTED and "and 280 more" in shown
-
-
-def test_a_server_without_devices_says_how_to_add_one() -> None:
-    shown = client_html(Connection())  # type: ignore[arg-type]
-    assert "No devices." in shown and "client.add_device(" in shown
+@pytest.mark.parametrize(
+    ("names", "shown", "hidden"),
+    [
+        ([], ["No devices.", "client.add_device("], []),
+        ([f"board-{n}" for n in range(300)], [f"board-{MAX_LISTED - 1}<", "and 280 more"], [f"board-{MAX_LISTED}<"]),
+        (["<script>alert(1)</script>", "a'\"\u202eb\x1b[2J\n"], ["&lt;script&gt;"], ["<script", "\u202e", "\x1b"]),
+    ],
+    ids=["none", "a fleet", "hostile names"],
+)
+def test_devices_are_listed_in_part_and_as_text(names: list[str], shown: list[str], hidden: list[str]) -> None:
+    html = client_html(Connection(*names))  # type: ignore[arg-type]
+    assert all(text in html for text in shown) and not any(text in html for text in hidden)
 
 
 def test_a_client_says_that_its_server_is_away() -> None:
@@ -126,26 +124,33 @@ def test_a_client_does_not_wait_for_a_silent_server(monkeypatch: pytest.MonkeyPa
             assert "did not answer in time" in client._repr_html_()
 
 
+def bar(shown: list[notebook.Content], now: list[float]) -> Bar:
+    return Bar(shown.append, lambda: now[0])
+
+
 def test_a_bar_is_shown_for_a_read_that_takes_a_while() -> None:
-    now, shown = [0.0], []
-    bar = Bar(lambda content: shown.append(content["text/html"]), lambda: now[0])
-    bar.report(1, 10, 100)
+    shown, now = [], [0.0]
+    reading = bar(shown, now)
+    reading.report(1, 10, 100)
     assert not shown
     now[0] = BAR_AFTER_SECONDS
-    bar.report(2, 20, 100)
-    bar.report(3, 30, 100)  # too soon to draw again
-    bar.end(complete=True)
-    assert ['max="100" value="20"' in shown[0], 'max="1" value="1"' in shown[1]] == [True, True]
-    assert "0.0 kB of 0.1 kB" in shown[0] and len(shown) == 2
+    reading.report(2, 20, 100)
+    reading.report(3, 30, 100)  # too soon to draw again
+    reading.end(complete=True)
+    first, last = (content["text/html"] for content in shown)
+    assert 'max="100" value="20"' in first and "0.0 kB of 0.1 kB" in first
+    assert 'max="1" value="1"' in last
 
 
-def test_a_bar_says_that_a_read_was_stopped() -> None:
-    now, shown = [0.0], []
-    bar = Bar(lambda content: shown.append(content["text/plain"]), lambda: now[0])
+def test_a_bar_says_that_a_read_was_stopped_and_a_short_one_has_none() -> None:
+    shown, now = [], [0.0]
+    bar(shown, now).end(complete=True)
+    assert not shown
+    stopped = bar(shown, now)
     now[0] = BAR_AFTER_SECONDS
-    bar.report(2, 20, None)
-    bar.end(complete=False)
-    assert shown[-1] == "stopped after 2 rows, 0.0 kB in 1 s"
+    stopped.report(2, 20, None)
+    stopped.end(complete=False)
+    assert shown[-1]["text/plain"] == "stopped after 2 rows, 0.0 kB in 1 s"
 
 
 READS: dict[str, Callable[[FastFlightClient], object]] = {
@@ -153,6 +158,7 @@ READS: dict[str, Callable[[FastFlightClient], object]] = {
     "for another library": lambda client: pl.DataFrame(client.read("demo", "/events.jsonl")),
     "lazily": lambda client: client.scan(DeviceFile(device="demo", path="/events.jsonl")).collect(),
     "in parallel": lambda client: client.read_parallel(FleetFile(path="/events.jsonl")).to_arrow(),
+    "a copy": lambda client: client.get_file("demo", "/events.jsonl", "events.jsonl"),
 }
 
 
@@ -171,14 +177,12 @@ def test_each_way_to_read_has_a_bar(
     client: FastFlightClient,
     displayed: list[notebook.Content],
     read: Callable[[FastFlightClient], object],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     read(client)
-    assert displayed[-1]["text/plain"].startswith("500 rows, ")
-
-
-def test_a_copied_file_has_a_bar(client: FastFlightClient, displayed: list[notebook.Content], tmp_path: Path) -> None:
-    client.get_file("demo", "/events.jsonl", tmp_path / "events.jsonl")
-    assert displayed[-1]["text/plain"].startswith("41.0 kB of 41.0 kB in ")
+    assert displayed[-1]["text/plain"].startswith(("500 rows, ", "41.0 kB of 41.0 kB in "))
 
 
 def test_a_caller_with_a_progress_callback_gets_no_bar(
@@ -187,12 +191,6 @@ def test_a_caller_with_a_progress_callback_gets_no_bar(
     seen: list[int] = []
     client.read("demo", "/events.jsonl", progress=lambda rows, size, total: seen.append(rows)).to_arrow()
     assert seen[-1] == 500 and not displayed
-
-
-def test_a_short_read_shows_no_bar() -> None:
-    shown: list[object] = []
-    Bar(shown.append).end(complete=True)
-    assert not shown
 
 
 def test_a_plot_has_a_picture_of_what_a_device_prints(client: FastFlightClient) -> None:
@@ -221,19 +219,16 @@ def test_other_tasks_run_while_an_awaited_plot_is_drawn(
     assert displayed[-1]["text/plain"].endswith("stopped")
 
 
-def test_times_are_not_drawn() -> None:
-    numbers = plotted(Stream("\n", '{"ms": 1, "celsius": 2}\n', '{"ms": 2, "celsius": 3}\n'))
-    assert numbers.drawn() == ["celsius"]
-    assert numbers.series("celsius")[1] == [2.0, 3.0]
+def test_all_columns_but_times_are_drawn_unless_some_are_chosen() -> None:
+    printed = Stream("\n", '{"ms": 1, "celsius": 2}\n', '{"ms": 2, "celsius": 3}\n')
+    numbers = plotted(printed)
+    assert (numbers.drawn(), numbers.series("celsius")[1]) == (["celsius"], [2.0, 3.0])
+    assert plotted(printed, ["ms"]).drawn() == ["ms"]
 
 
-def test_columns_can_be_chosen() -> None:
-    assert plotted(Stream("\n", '{"ms": 1, "celsius": 2}\n'), ["ms"]).drawn() == ["ms"]
-
-
-@pytest.mark.parametrize("note", [{"gap": Gap(2, 3).details()}, {"gap": Gap(2, 1, "line lost").details()}])
-def test_a_gap_is_a_gap_in_the_line(note: dict[str, Any]) -> None:
-    values = plotted(Stream("\n1\n", note, "\n4\n")).series("value")[1]
+@pytest.mark.parametrize("gap", [Gap(2, 3), Gap(2, 1, "line lost")], ids=str)
+def test_a_gap_is_a_gap_in_the_line(gap: Gap) -> None:
+    values = plotted(Stream("\n1\n", {"gap": gap.details()}, "\n4\n")).series("value")[1]
     assert [values[0], values[2]] == [1.0, 4.0] and math.isnan(values[1])
 
 
@@ -252,13 +247,8 @@ def test_columns_of_different_lines_are_both_lines() -> None:
 
 @pytest.mark.parametrize("name", ["$\\frac{$", "\x1b[2J", "温度", "x" * 1000])
 def test_any_name_can_be_drawn(name: str) -> None:
-    numbers = plotted(Stream("\n" + json.dumps({name: 1}) + "\n"))
-    assert numbers.picture()["image/png"]
-
-
-@pytest.mark.parametrize("printed", ["", "\n>>> $\\frac{$\n"])
-def test_without_numbers_the_picture_says_so(printed: str) -> None:
-    assert plotted(Stream(printed)).picture()["image/png"]
+    assert plotted(Stream("\n" + json.dumps({name: 1}) + "\n")).picture()["image/png"]
+    assert plotted(Stream(f"\n{name}\n")).picture()["image/png"]  # without numbers
 
 
 def test_an_interrupt_ends_a_plot() -> None:

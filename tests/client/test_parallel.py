@@ -6,7 +6,7 @@ import asyncio
 import queue
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -169,51 +169,32 @@ def test_an_endpoint_with_other_columns_is_refused(servers: Servers, client: Eit
         client.read(servers.start(), Divided(mode="sync", other=3))
 
 
-def test_closing_ends_all_endpoints(servers: Servers) -> None:
-    with (
-        FastFlightClient(servers.start()) as client,
-        client.read_parallel(Divided(mode="sync", idle=0), ordered=False) as stream,
+async def aread_one(location: str, request: Request) -> None:
+    """Leave after the first batch."""
+    async with (
+        AsyncFastFlightClient(location) as client,
+        await client.read_parallel(request, ordered=False) as stream,
     ):
-        assert next(iter(stream)).num_rows == 1
-    with pytest.raises(Stopped):
-        next(iter(stream))
-    for _ in servers.asked:
-        assert servers.ended.acquire(timeout=SOON)
+        assert (await anext(stream)).num_rows == 1
+
+
+def read_one(location: str, request: Request) -> None:
+    with FastFlightClient(location) as client:
+        with client.read_parallel(request, ordered=False) as stream:
+            assert next(iter(stream)).num_rows == 1
+        with pytest.raises(Stopped):
+            next(iter(stream))
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
-def test_leaving_does_not_wait_for_an_endpoint_without_an_answer(
+def test_leaving_ends_all_endpoints_and_waits_for_none_without_an_answer(
     servers: Servers, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(parallel, "LEAVE_SECONDS", 0.01)
-    location, request = servers.start(), Divided(mode="sync", late=1)
-
-    async def main() -> None:
-        async with (
-            AsyncFastFlightClient(location) as client,
-            await client.read_parallel(request, ordered=False) as stream,
-        ):
-            assert (await anext(stream)).num_rows == 1
-
-    if kind == "async":
-        asyncio.run(main())
-    else:
-        with FastFlightClient(location) as client, client.read_parallel(request, ordered=False) as rows:
-            assert next(iter(rows)).num_rows == 1
+    location, request = servers.start(), Divided(mode="sync", idle=0, late=1)
+    asyncio.run(aread_one(location, request)) if kind == "async" else read_one(location, request)
     servers.may_answer.set()
     assert servers.answered.get(timeout=2 * SOON)
-
-
-def test_an_async_stream_that_is_left_ends_all_endpoints(servers: Servers) -> None:
-    async def main() -> None:
-        async with (
-            AsyncFastFlightClient(servers.locations[0]) as client,
-            await client.read_parallel(Divided(mode="sync", idle=0), ordered=False) as stream,
-        ):
-            assert (await anext(stream)).num_rows == 1
-
-    servers.start()
-    asyncio.run(main())
     for _ in servers.asked:
         assert servers.ended.acquire(timeout=SOON)
 
@@ -255,14 +236,11 @@ def test_so_many_at_a_time_is_refused(servers: Servers, client: EitherClient, pa
 
 
 def test_the_flight_says_whether_its_endpoints_are_in_order(servers: Servers) -> None:
+    descriptor = flight.FlightDescriptor.for_command(b'{"type": "divided"}')
     with flight.connect(servers.start()) as plain:
-
-        def info() -> flight.FlightInfo:
-            return plain.get_flight_info(flight.FlightDescriptor.for_command(b'{"type": "divided"}'))
-
-        assert (len(info().endpoints), info().ordered) == (10, True)
-        servers.ordered = False
-        assert info().ordered is False
+        for servers.ordered in (True, False):
+            info = plain.get_flight_info(descriptor)
+            assert (len(info.endpoints), info.ordered) == (10, servers.ordered)
 
 
 def test_what_several_said_is_added_up() -> None:
@@ -282,14 +260,9 @@ def test_what_several_said_is_added_up() -> None:
     }
 
 
-@contextmanager
-def opened(location: str, request: Request) -> Iterator[Any]:
-    with FastFlightClient(location) as client, client.read_parallel(request) as stream:
-        yield stream
-
-
 def test_the_summary_comes_at_the_end(servers: Servers) -> None:
-    with opened(servers.start(), Divided(mode="sync")) as stream:
+    request = Divided(mode="sync")
+    with FastFlightClient(servers.start()) as client, client.read_parallel(request) as stream:
         for _ in range(10):  # the servers have sent everything, and nobody has taken a row
             assert servers.ended.acquire(timeout=SOON)
         with pytest.raises(RequestError, match="last batch"):
