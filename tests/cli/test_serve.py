@@ -16,13 +16,10 @@ from typer.testing import CliRunner
 from fastflight.cli.main import app
 from fastflight.cli.serve import first_steps
 from fastflight.client import FastFlightClient
-from fastflight.errors import RequestError, TransportError
-from fastflight.runtime.admission import Limits
+from fastflight.errors import TransportError
 from tests.support.commands import FASTFLIGHT, run_command
 from tests.support.servers import running, serving
 from tests.support.waiting import until
-
-from .conftest import Run
 
 # For a process that has to import all of it on a busy machine.
 SECONDS = 60
@@ -136,28 +133,12 @@ def test_a_port_is_taken_once(location: str) -> None:
     assert len(done.stderr.splitlines()) == 1, done.stderr
 
 
-def test_a_url_that_cannot_be_understood_is_refused() -> None:
-    with pytest.raises(RequestError, match="serail"):
-        serving({"a": "serail:///dev/ttyACM0"})
-
-
 def test_a_port_that_is_not_there_is_said_at_once(tmp_path: Path) -> None:
     port = tmp_path / "ttyNOPE"
     # It listens all the same: the board may be plugged in later.
     with running("--device", f"x={port}", "--device", "y=serial:?serial_number=E6") as server:
         server.read_until(f"^warning: x: there is no port {re.escape(str(port))}. Ports found here: ")
         server.read_until("^warning: y: no single port here has serial_number=E6. Ports found here: ")
-
-
-def test_a_limit_of_the_server_is_told_in_a_line(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    limits = Limits(streams=1, wait_seconds=0)
-    with serving(limits=limits) as server:
-        with FastFlightClient(server.location) as client, client.session("demo"):
-            result = run("ls", "demo", "--server", server.location)
-    assert result.exit_code == 1
-    assert result.stderr == (
-        "error: 1 stream is open, as many as the server takes. End one that is no longer needed, or try again in 1 s\n"
-    )
 
 
 def test_arrow_has_looked_for_pandas_before_the_first_request_comes() -> None:

@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 import pickle
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import duckdb
-import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
@@ -38,24 +36,10 @@ def client(location: str) -> Iterator[FastFlightClient]:
         yield client
 
 
-def test_duckdb_reads_an_answer(client: FastFlightClient) -> None:
-    readings = client.read("demo", "/readings.csv")
-    ((count, mean),) = duckdb.sql("select count(*), avg(temperature) from readings").fetchall()
-    assert count == 10_000
-    assert mean == pytest.approx(client.read("demo", "/readings.csv").to_pandas()["temperature"].mean())
-    assert readings.summary["rows"] == 10_000
-
-
 def test_duckdb_reads_endpoints_side_by_side(client: FastFlightClient) -> None:
     with client.read_parallel(FleetFile(path="/readings.csv")) as fleet:  # noqa: F841  # DuckDB finds it by its name
         rows = duckdb.sql("select device, count(*) from fleet group by device").fetchall()
     assert rows == [("demo", 10_000)]
-
-
-def test_polars_reads_an_answer(client: FastFlightClient) -> None:
-    frame = pl.DataFrame(client.read("demo", "/events.jsonl"))
-    assert frame.columns == ["time", "event", "level", "value"]
-    assert frame.height == len(samples.events().splitlines())
 
 
 def test_duckdb_reads_no_more_than_it_needs(client: FastFlightClient) -> None:
@@ -65,15 +49,6 @@ def test_duckdb_reads_no_more_than_it_needs(client: FastFlightClient) -> None:
         relation = duckdb.from_arrow(pa.RecordBatchReader.from_stream(stream))
         assert len(relation.limit(10).fetchall()) == 10
     assert read[-1] < table.total_rows / 10
-
-
-def test_batches_become_numpy_arrays(client: FastFlightClient) -> None:
-    columns = ["temperature", "humidity"]
-    with client.read("demo", "/readings.csv", columns=columns, batch_rows=1000) as stream:
-        arrays = [batch.to_tensor(null_to_nan=True).to_numpy() for batch in stream]
-    assert {array.shape[1] for array in arrays} == {2}
-    expected = client.read("demo", "/readings.csv", columns=columns).to_pandas().to_numpy()
-    np.testing.assert_array_equal(np.concatenate(arrays), expected)
 
 
 def test_an_endpoint_is_read_where_it_was_sent(client: FastFlightClient) -> None:
@@ -94,16 +69,6 @@ def test_the_asynchronous_client_has_endpoints(location: str) -> None:
             return sum(one.to_arrow().num_rows for one in await client.endpoints(Mock(total_rows=10)))
 
     assert asyncio.run(rows()) == 10
-
-
-def test_dask_has_a_partition_for_each_endpoint(client: FastFlightClient) -> None:
-    import dask.dataframe as dd  # takes seconds, which all workers would spend
-
-    endpoints = client.endpoints(Mock(rows_per_batch=100, total_rows=1000, endpoints=4, variant="simple"))
-    frame = dd.from_map(Endpoint.to_pandas, endpoints, meta=endpoints[0].schema.empty_table().to_pandas())
-    assert frame.npartitions == 4
-    with ThreadPoolExecutor(2) as pool:
-        assert len(frame.compute(pool=pool)) == 1000
 
 
 def test_an_answer_is_read_as_it_comes_and_once(client: FastFlightClient) -> None:
