@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from fastflight.cli.main import app
 from fastflight.client import FastFlightClient
 from fastflight_benchmark import mock
-from tests.support.servers import serving
+from tests.support.servers import ready_server
 
 Run = Callable[..., Result]
 
@@ -23,10 +23,8 @@ def location() -> Iterator[str]:
 
 def demo_server() -> Iterator[str]:
     """The address of a server with a board of its own, for as long as the generator lives."""
-    with serving(sources=(mock.SOURCE,)) as running:
-        with FastFlightClient(running.location) as client:
-            client.info("demo")  # opens the board's line, which stays open: no leak of the test that comes first
-        yield running.location
+    with ready_server(sources=(mock.SOURCE,)) as location:
+        yield location
 
 
 @pytest.fixture(scope="module")

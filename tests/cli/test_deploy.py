@@ -13,7 +13,7 @@ from click.testing import Result
 
 from fastflight.cli.deployment import LAUNCHER
 from fastflight.client import FastFlightClient
-from tests.support.servers import serving
+from tests.support.servers import ready_server, serving
 from tests.support.waiting import until
 
 Run = Callable[..., Result]
@@ -36,11 +36,8 @@ def location(boards: Path) -> Iterator[str]:
     for name in NAMES:
         (boards / name).mkdir()
     urls = {name: f"sim:?files={boards / name}&telemetry=0" for name in NAMES}
-    with serving(urls) as running:
-        with FastFlightClient(running.location) as client:
-            for name in urls:
-                client.info(name)
-        yield running.location
+    with ready_server(urls) as location:
+        yield location
 
 
 @pytest.fixture

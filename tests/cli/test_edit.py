@@ -16,8 +16,7 @@ from typer.testing import CliRunner
 
 from fastflight.app.compose import open_server
 from fastflight.cli.main import app
-from fastflight.client import FastFlightClient
-from tests.support.servers import config
+from tests.support.servers import config, ready_server
 
 Edit = Callable[..., Result]
 
@@ -40,11 +39,8 @@ def board(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def location(board: Path) -> Iterator[str]:
-    settings = config({"demo": f"sim:?files={board}&telemetry=0"})
-    with open_server(settings) as running:
-        with FastFlightClient(running.location) as client:
-            client.info("demo")
-        yield running.location
+    with ready_server({"demo": f"sim:?files={board}&telemetry=0"}) as location:
+        yield location
 
 
 @pytest.fixture

@@ -21,10 +21,9 @@ from serial.tools.list_ports_common import ListPortInfo
 
 from fastflight.cli.log import log_to_stderr
 from fastflight.cli.main import COMMANDS, app
-from fastflight.client import FastFlightClient
 
 pytest.importorskip("pty", reason="only a pseudo-terminal is one")
-from tests.support.servers import serving
+from tests.support.servers import ready_server
 from tests.support.terminal import terminal  # it needs one
 
 C1 = "".join(map(chr, range(0x80, 0xA0)))
@@ -365,10 +364,8 @@ def board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     (folder / EVIL).write_text("x\n")
     (folder / "table.csv").write_text(f"a{EVIL.replace(chr(13), '')},b\n{EVIL.replace(chr(13), '')},1\n")
     (folder / "table.jsonl").write_text(json.dumps({"a": {EVIL: EVIL}}) + "\n")
-    with serving({"demo": f"sim:?telemetry=0&files={folder}"}) as running:
-        with FastFlightClient(running.location) as client:
-            client.info("demo")  # opens the board's line, which stays open
-        yield running.location
+    with ready_server({"demo": f"sim:?telemetry=0&files={folder}"}) as location:
+        yield location
 
 
 @pytest.mark.parametrize("what", BOARD)

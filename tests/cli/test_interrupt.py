@@ -25,7 +25,7 @@ from fastflight.service.requests import DeviceExec
 from fastflight.service.source import Reading
 from tests.support.commands import FASTFLIGHT, Command
 from tests.support.function_source import FunctionSource
-from tests.support.servers import serving
+from tests.support.servers import ready_server
 
 pytest.importorskip("pty", reason="only a pseudo-terminal shows how far a copy is")
 import fcntl  # where there is the one, there are the others
@@ -77,10 +77,8 @@ def slow(tmp_path: Path) -> Iterator[Slow]:
     folder = tmp_path / "board"
     folder.mkdir()
     url = f"sim:?files={folder}&telemetry=0&baud=115200"
-    with serving({"demo": url}) as running:
-        with FastFlightClient(running.location) as client:
-            client.info("demo")
-        yield Slow(running.location, folder)
+    with ready_server({"demo": url}) as location:
+        yield Slow(location, folder)
 
 
 def test_put_goes_on_where_it_was_interrupted(slow: Slow, tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from fastflight.cli.replay import GAPS_KEY, GapReporter
 from fastflight.client import FastFlightClient, Gap, RowStream
 from fastflight.client.stream import MAX_KEPT_GAPS
 from tests.support.commands import FASTFLIGHT, run_command
-from tests.support.servers import config
+from tests.support.servers import config, ready_server
 
 from .conftest import Run
 from .test_transcripts import record_weather
@@ -34,11 +34,8 @@ from .test_transcripts import record_weather
 def location(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("recordings")
     record_weather(folder)
-    settings = config(recordings=RecordingSettings(folder=folder, sync_ms=20))
-    with open_server(settings) as running:
-        with FastFlightClient(running.location) as client:
-            client.info("demo")  # opens the board's line, which stays open: no leak of the test that comes first
-        yield running.location
+    with ready_server(recordings=RecordingSettings(folder=folder, sync_ms=20)) as location:
+        yield location
 
 
 def test_what_is_missing_stands_where_it_is_missing(location: str) -> None:

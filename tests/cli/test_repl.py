@@ -7,7 +7,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from fastflight.client import FastFlightClient
 from fastflight.errors import BusyError
 from fastflight.runtime.admission import DEFAULT_LIMITS
 from tests.support.commands import FASTFLIGHT, run_command
-from tests.support.servers import config, serving
+from tests.support.servers import FREE_PORT, config, ready_server
 
 pytest.importorskip("pty", reason="the keys of a terminal need a pseudo-terminal")
 from tests.support.terminal import TerminalCommand  # it needs one
@@ -56,12 +56,8 @@ def leave(terminal: TerminalCommand) -> tuple[int, bytes]:
     return terminal.end()
 
 
-@contextmanager
-def repl_server(location: str = "grpc://127.0.0.1:0", url: str = "sim:?telemetry=0") -> Iterator[str]:
-    with serving({"demo": url}, location=location) as running:
-        with FastFlightClient(running.location) as client:
-            client.info("demo")
-        yield running.location
+def repl_server(location: str = FREE_PORT) -> AbstractContextManager[str]:
+    return ready_server({"demo": "sim:?telemetry=0"}, location=location)
 
 
 @pytest.fixture(scope="module")

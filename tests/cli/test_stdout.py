@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from fastflight.cli.main import app
 from fastflight.client import FastFlightClient
-from tests.support.servers import serving
+from tests.support.servers import ready_server, serving
 
 Run = Callable[..., Result]
 
@@ -40,10 +40,8 @@ def board(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def location(board: Path) -> Iterator[str]:
-    with serving({"demo": f"sim:?files={board}&telemetry=0"}) as running:
-        with FastFlightClient(running.location) as client:
-            client.info("demo")
-        yield running.location
+    with ready_server({"demo": f"sim:?files={board}&telemetry=0"}) as location:
+        yield location
 
 
 def test_head_of_a_file_that_is_not_text_shows_its_first_bytes(run: Run) -> None:

@@ -14,13 +14,12 @@ from typing import cast
 import pytest
 from click.testing import Result
 
-from fastflight.client import FastFlightClient
 from fastflight.client.answers import RemoteEntry
 from fastflight.client.board import Board
 from fastflight.client.tree_copy import put_tree
 from tests.support.commands import FASTFLIGHT, Command
 from tests.support.folders import files_below
-from tests.support.servers import serving
+from tests.support.servers import ready_server
 from tests.support.waiting import until
 
 Run = Callable[..., Result]
@@ -34,10 +33,8 @@ def board(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def location(board: Path) -> Iterator[str]:
-    with serving({"demo": f"sim:?files={board}&telemetry=0"}) as running:
-        with FastFlightClient(running.location) as client:
-            client.info("demo")
-        yield running.location
+    with ready_server({"demo": f"sim:?files={board}&telemetry=0"}) as location:
+        yield location
 
 
 @pytest.fixture

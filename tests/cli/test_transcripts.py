@@ -22,14 +22,13 @@ from pathlib import Path
 import pytest
 
 from fastflight.app.config import RecordingSettings
-from fastflight.client import FastFlightClient
 from fastflight.log import Store
 from fastflight.sources.session_lines import BEGAN
 from fastflight.transport.chunk_buffer import Chunk
 from tests.log.rows import log_batch
 from tests.support.commands import FASTFLIGHT
 from tests.support.folders import files_below
-from tests.support.servers import serving
+from tests.support.servers import ready_server
 
 from .conftest import Run
 
@@ -81,11 +80,8 @@ def location(boards: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     urls = {name: f"sim:?files={boards / name}&telemetry=0" for name in ("demo", "lab")}
     recordings = tmp_path_factory.mktemp("recordings")
     record_weather(recordings)
-    with serving(urls, recordings=RecordingSettings(folder=recordings)) as running:
-        with FastFlightClient(running.location) as client:
-            for name in urls:
-                client.info(name)
-        yield running.location
+    with ready_server(urls, recordings=RecordingSettings(folder=recordings)) as location:
+        yield location
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from fastflight.client.server_board import ServerBoard
 from fastflight.errors import BusyError, DataError, FileMissing, RequestError, Stopped
 from fastflight.service.requests import Request
 from tests.support.folders import files_below
-from tests.support.servers import serving
+from tests.support.servers import ready_server
 
 CONTENT = bytes(range(256)) * 400
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
@@ -34,10 +34,8 @@ def board(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def location(board: Path) -> Iterator[str]:
-    with serving({"demo": f"sim:?files={board}&telemetry=0"}) as running:
-        with FastFlightClient(running.location) as client:
-            client.info("demo")
-        yield running.location
+    with ready_server({"demo": f"sim:?files={board}&telemetry=0"}) as location:
+        yield location
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from fastflight.client import AsyncFastFlightClient, AsyncInteraction, FastFligh
 from fastflight.errors import BusyError, ProtocolError, RequestError, Stopped, UnknownName
 from fastflight.runtime.admission import Limits
 from tests.support.refusals import refused
-from tests.support.servers import serving
+from tests.support.servers import ready_server, serving
 
 # For waits that end as soon as something happens.
 SOON = 60.0
@@ -21,10 +21,8 @@ SOON = 60.0
 
 @pytest.fixture(scope="module")
 def location() -> Iterator[str]:
-    with serving({"demo": "sim:?telemetry=0"}) as running:
-        with FastFlightClient(running.location) as client:
-            client.info("demo")
-        yield running.location
+    with ready_server({"demo": "sim:?telemetry=0"}) as location:
+        yield location
 
 
 @pytest.fixture

@@ -19,15 +19,13 @@ from fastflight.service.choices import Mode
 from fastflight.simulator import samples
 from fastflight_benchmark import mock
 from fastflight_benchmark.mock import Mock
-from tests.support.servers import serving
+from tests.support.servers import ready_server
 
 
 @pytest.fixture(scope="module")
 def location() -> Iterator[str]:
-    with serving(sources=(mock.SOURCE,)) as running:
-        with FastFlightClient(running.location) as client:
-            client.info("demo")
-        yield running.location
+    with ready_server(sources=(mock.SOURCE,)) as location:
+        yield location
 
 
 @pytest.fixture

@@ -17,13 +17,14 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Collection, Mapping, Sequence
-from contextlib import AbstractContextManager, closing
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager
 from typing import Any
 
 from fastflight.app.compose import open_server
 from fastflight.app.config import Config
 from fastflight.app.running import RunningServer
+from fastflight.client import FastFlightClient
 from tests.support.commands import Command
 
 FREE_PORT = "grpc://127.0.0.1:0"
@@ -50,6 +51,16 @@ def config(devices: Devices = DEMO, *, record: Collection[str] = (), **keys: Any
 def serving(devices: Devices = DEMO, **keys: Any) -> AbstractContextManager[RunningServer]:
     """A server as the command line puts it together, with the settings of `config`."""
     return open_server(config(devices, **keys))
+
+
+@contextmanager
+def ready_server(devices: Devices = DEMO, **keys: Any) -> Iterator[str]:
+    """The location of such a server, once the lines of its devices are open: they are no leak of a test."""
+    with serving(devices, **keys) as server:
+        with FastFlightClient(server.location) as client:
+            for name in devices:
+                client.info(name)
+        yield server.location
 
 
 def running(
