@@ -16,8 +16,6 @@ from tests.support.commands import FASTFLIGHT, Command
 
 Run = Callable[..., Result]
 
-# With a server, and without one.
-PLACES = [("demo",), ("--device=sim:?telemetry=0",)]
 MODULE = "".join(f"def f{n}(a, b):\n    return [a + {n * 7919 % 1000}, b * {n}]\n" for n in range(200))
 
 # What would change something outside the folder, or cannot be done.
@@ -64,12 +62,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (folder / "inside").symlink_to(folder / "text.txt")
     os.mkfifo(folder / "pipe") if sys.platform != "win32" else None
     return folder
-
-
-@pytest.mark.parametrize("place", PLACES)
-def test_a_module_is_imported_from_the_folder(run: Run, folder: Path, place: tuple[str, ...]) -> None:
-    result = run("mount", "folder", *place, "--exec", "import app")
-    assert (result.stdout.replace("\r\n", "\n"), result.exit_code) == ("app [434, 14]\n", 0)
 
 
 def value(run: Run, expression: str) -> str:
@@ -130,14 +122,6 @@ def test_nothing_else_can_be_reached_or_changed(
 def test_links_that_lead_out_are_followed_if_asked(run: Run, folder: Path) -> None:
     result = run("mount", "folder", "demo", "-l", "--exec", "print(open('link').read())\nopen('up/new','w').close()")
     assert result.stdout.strip() == "secret" and (folder.parent / "new").exists()
-
-
-def test_the_board_is_as_before_when_the_command_has_ended(run: Run, folder: Path) -> None:
-    run("mount", "folder", "demo", "--exec", "1/0")
-    assert run("eval", "demo", "__import__('os').getcwd(), [at for _, at in __import__('os').mount()]").stdout == (
-        "('/', ['/'])\n"
-    )
-    assert run("mount", "folder", "demo", "--exec", "print(6)").stdout.strip() == "6"
 
 
 def test_typed_lines_and_a_soft_reset_after_which_the_folder_is_mounted_again(folder: Path) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import adbc_driver_flightsql.dbapi as adbc
 import adbc_driver_manager
@@ -12,9 +14,8 @@ import pyarrow as pa
 import pyarrow.flight as flight
 import pytest
 
-from fastflight.app.compose import RunningServer
 from fastflight_benchmark import mock
-from tests.support.servers import serving
+from tests.support.servers import ready_server
 
 from .clients import CLIENTS, ForeignClient, Step, missing
 
@@ -32,20 +33,50 @@ def _adbc_has_run() -> None:
             cursor.execute("SELECT 1")
 
 
-@pytest.fixture
-def server() -> Iterator[RunningServer]:
-    with serving(sources=(mock.SOURCE,)) as server:
-        yield server
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    """The location of a server."""
+    with ready_server(sources=(mock.SOURCE,)) as location:
+        yield location
 
 
-@pytest.fixture(params=sorted(CLIENTS))
-def client(request: pytest.FixtureRequest, server: RunningServer, tmp_path: Path) -> ForeignClient:
+@dataclass
+class Errands:
+    """What a client has done: its answer to each step, and the folder with its files."""
+
+    folder: Path
+    readings: Any
+    mock: Any
+    written: Any
+    absent: Any
+    nonsense: Any
+    health: Any
+    listed: Any
+
+
+@pytest.fixture(scope="module", params=sorted(CLIENTS))
+def errands(request: pytest.FixtureRequest, server: str, tmp_path_factory: pytest.TempPathFactory) -> Errands:
+    """One process of each client: some take seconds to start."""
     missing(request.param)
-    return ForeignClient(request.param, server.location.removeprefix("grpc://"), tmp_path)
+    folder = tmp_path_factory.mktemp(request.param)
+    with flight.connect(server) as plain:
+        reader = plain.do_get(flight.Ticket(json.dumps(READINGS)))
+        with pa.ipc.new_stream(folder / "up.arrow", reader.schema) as writer:
+            writer.write_table(reader.read_all(), max_chunksize=1000)
+    steps = (
+        Step("get", READINGS, "readings.arrow"),
+        Step("get", MOCK, "mock.arrow"),
+        Step("put", COPY, "up.arrow"),
+        Step("get", ABSENT, "absent.arrow"),
+        Step("get", {"type": "mock", "rows": 1}, "x"),
+        Step("action", {}, "health"),
+        Step("list"),
+    )
+    return Errands(folder, *ForeignClient(request.param, server.removeprefix("grpc://"), folder).errand(*steps))
 
 
-def ours(server: RunningServer, request: object) -> pa.Table:
-    with flight.connect(server.location) as client:
+def ours(server: str, request: object) -> pa.Table:
+    with flight.connect(server) as client:
         table: pa.Table = client.do_get(flight.Ticket(json.dumps(request))).read_all()
         return table.replace_schema_metadata(None)
 
@@ -56,48 +87,39 @@ def kept(file: Path) -> pa.Table:
         return table.replace_schema_metadata(None)
 
 
-def test_what_it_lists_is_what_pyarrow_lists(client: ForeignClient, server: RunningServer) -> None:
-    (said,) = client.errand(Step("list"))
-    assert said["code"].upper() == "OK"
-    with flight.connect(server.location) as plain:
-        assert said["texts"] == [info.endpoints[0].ticket.ticket.decode() for info in plain.list_flights()]
+def test_what_it_lists_is_what_pyarrow_lists(errands: Errands, server: str) -> None:
+    assert errands.listed["code"].upper() == "OK"
+    with flight.connect(server) as plain:
+        assert errands.listed["texts"] == [info.endpoints[0].ticket.ticket.decode() for info in plain.list_flights()]
 
 
-def test_what_it_reads_is_what_pyarrow_reads(client: ForeignClient, server: RunningServer, tmp_path: Path) -> None:
-    readings, mock = client.errand(Step("get", READINGS, "readings.arrow"), Step("get", MOCK, "mock.arrow"))
-    assert kept(tmp_path / "readings.arrow").equals(ours(server, READINGS))
-    assert json.loads(readings["metadata"])["rows"] == readings["rows"] == 10_000
-    assert kept(tmp_path / "mock.arrow").equals(ours(server, MOCK))  # by way of three endpoints
-    assert mock["rows"] == 30_000
+def test_what_it_reads_is_what_pyarrow_reads(errands: Errands, server: str) -> None:
+    assert kept(errands.folder / "readings.arrow").equals(ours(server, READINGS))
+    assert json.loads(errands.readings["metadata"])["rows"] == errands.readings["rows"] == 10_000
+    assert kept(errands.folder / "mock.arrow").equals(ours(server, MOCK))  # by way of three endpoints
+    assert errands.mock["rows"] == 30_000
 
 
-def test_what_it_writes_is_read_back(client: ForeignClient, server: RunningServer, tmp_path: Path) -> None:
-    readings = ours(server, READINGS)
-    with pa.ipc.new_stream(tmp_path / "up.arrow", readings.schema) as writer:
-        writer.write_table(readings, max_chunksize=1000)
-    (said,) = client.errand(Step("put", COPY, "up.arrow"))
-    acknowledged = json.loads(said["metadata"])
-    assert said["rows"] == acknowledged["rows"] == 10_000
+def test_what_it_writes_is_read_back(errands: Errands, server: str) -> None:
+    acknowledged = json.loads(errands.written["metadata"])
+    assert errands.written["rows"] == acknowledged["rows"] == 10_000
     assert acknowledged["done"] and acknowledged["sha256"]
-    assert ours(server, COPY).equals(readings)
+    assert ours(server, COPY).equals(ours(server, READINGS))
 
 
-def test_what_it_is_told_of_an_error(client: ForeignClient, server: RunningServer) -> None:
-    absent, nonsense, again = client.errand(
-        Step("get", ABSENT, "absent.arrow"), Step("get", {"type": "mock", "rows": 1}, "x"), Step("action", {}, "health")
-    )
-    assert absent["code"].replace("_", "").lower() == "notfound"
-    assert "demo:/absent.csv: no such file" in absent["message"]
-    assert nonsense["code"].replace("_", "").lower() == "invalidargument"
-    assert "unknown key" in nonsense["message"]
-    assert [json.loads(text)["status"] for text in again["texts"]] == ["serving"]
+def test_what_it_is_told_of_an_error(errands: Errands) -> None:
+    assert errands.absent["code"].replace("_", "").lower() == "notfound"
+    assert "demo:/absent.csv: no such file" in errands.absent["message"]
+    assert errands.nonsense["code"].replace("_", "").lower() == "invalidargument"
+    assert "unknown key" in errands.nonsense["message"]
+    assert [json.loads(text)["status"] for text in errands.health["texts"]] == ["serving"]
 
 
-def test_adbc_reads_the_partition_that_a_flight_is(server: RunningServer) -> None:
+def test_adbc_reads_the_partition_that_a_flight_is(server: str) -> None:
     """Not only one of SQL: ADBC's reader of partitions takes any flight."""
-    with flight.connect(server.location) as plain:
+    with flight.connect(server) as plain:
         info = plain.get_flight_info(flight.FlightDescriptor.for_command(json.dumps(READINGS)))
-    address = server.location.replace("grpc://", "grpc+tcp://")
+    address = server.replace("grpc://", "grpc+tcp://")
     with adbc.connect(address, autocommit=True) as connection, connection.cursor() as cursor:
         cursor.adbc_read_partition(info.serialize())
         assert cursor.fetch_arrow_table().replace_schema_metadata(None).equals(ours(server, READINGS))

@@ -20,12 +20,11 @@ import pytest
 
 from fastflight.access.identity import scopes
 from fastflight.access.tokens import Book, issued
-from fastflight.app.compose import RunningServer
 from fastflight.app.token_file import change
 from fastflight.client import FastFlightClient
 from fastflight.protocol.flight_sql import CommandStatementQuery, encode
 from tests.docs.site_pages import DOCS, SERVER, blocks
-from tests.support.servers import serving
+from tests.support.servers import ready_server, serving
 
 from .clients import JAVA, PATIENCE_SECONDS, ForeignClient, Step, missing
 
@@ -42,20 +41,23 @@ def _adbc_has_run() -> None:
             cursor.execute("select 1")
 
 
-@pytest.fixture
-def server() -> Iterator[RunningServer]:
-    with serving() as server:
-        yield server
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    """The location of a server that has answered a query: what it has opened for that stays open."""
+    with ready_server() as location:
+        with FastFlightClient(location) as client:
+            client.sql(f"select count(*) from {READINGS}").to_arrow()
+        yield location
 
 
 @pytest.fixture
-def connection(server: RunningServer) -> Iterator[adbc.Connection]:
-    with adbc.connect(server.location, autocommit=True) as connection:
+def connection(server: str) -> Iterator[adbc.Connection]:
+    with adbc.connect(server, autocommit=True) as connection:
         yield connection
 
 
-def test_adbc_reads_what_our_client_reads(connection: adbc.Connection, server: RunningServer) -> None:
-    with connection.cursor() as cursor, FastFlightClient(server.location) as client:
+def test_adbc_reads_what_our_client_reads(connection: adbc.Connection, server: str) -> None:
+    with connection.cursor() as cursor, FastFlightClient(server) as client:
         cursor.execute(f"select * from {READINGS}")
         table = cursor.fetch_arrow_table()
         assert table.num_rows == 10_000 and table.column_names == COLUMNS
@@ -107,17 +109,17 @@ def test_pandas_and_polars_read_a_query(connection: adbc.Connection) -> None:
     assert pl.read_database(query, connection)["temperature"].to_list() == frame["temperature"].to_list()
 
 
-def test_the_page_about_adbc_does_what_it_shows(server: RunningServer) -> None:
+def test_the_page_about_adbc_does_what_it_shows(server: str) -> None:
     for block in blocks((DOCS / "sql" / "adbc.md").read_text()):
         if block.language == "python" and block.comment != "not run":
             with contextlib.redirect_stdout(io.StringIO()) as printed:
-                exec(block.content.replace(SERVER, server.location), {})
+                exec(block.content.replace(SERVER, server), {})
             assert "temperature" in printed.getvalue()
 
 
-def test_jdbc_queries_and_shows_what_database_tools_ask_for(server: RunningServer, tmp_path: Path) -> None:
+def test_jdbc_queries_and_shows_what_database_tools_ask_for(server: str, tmp_path: Path) -> None:
     missing("jdbc")
-    jdbc = ForeignClient("jdbc", f"{server.location.removeprefix('grpc://')}/?useEncryption=false", tmp_path)
+    jdbc = ForeignClient("jdbc", f"{server.removeprefix('grpc://')}/?useEncryption=false", tmp_path)
     statement, prepared, again, typed, cast, none, catalogs, schemas, tables, columns, types, properties, refused = (
         jdbc.errand(
             Step("statement", f"select temperature, 'x' as s from {READINGS} limit 2"),
@@ -146,7 +148,7 @@ def test_jdbc_queries_and_shows_what_database_tools_ask_for(server: RunningServe
     )
     assert statement == {"columns": ["temperature", "s"], "rows": [["17.86", "x"], ["18.1", "x"]]}
     assert 0 < int(prepared["rows"][0][0]) < 10_000
-    with FastFlightClient(server.location) as client:
+    with FastFlightClient(server) as client:
         (count,) = client.sql(
             f"from {READINGS} select count(*) as n where temperature between 17.5 and 18 "
             "and time >= '2026-03-01 00:01:00.5+00'"
@@ -166,10 +168,10 @@ def test_jdbc_queries_and_shows_what_database_tools_ask_for(server: RunningServe
     assert WRITES in refused["error"]
 
 
-def test_the_java_of_the_page_runs(server: RunningServer, tmp_path: Path) -> None:
+def test_the_java_of_the_page_runs(server: str, tmp_path: Path) -> None:
     missing("jdbc")
     (snippet,) = [block.content for block in blocks((DOCS / "sql/jdbc.md").read_text()) if block.language == "java"]
-    address = server.location.removeprefix("grpc://")
+    address = server.removeprefix("grpc://")
     source = f"import java.sql.*; class Page {{ public static void main(String[] a) throws Exception {{ {snippet} }} }}"
     (tmp_path / "Page.java").write_text(source.replace("127.0.0.1:8815", address))
     done = subprocess.run(
