@@ -29,11 +29,7 @@ LISTINGS = [
     Case("a name that is a number", b"(1, 32768, 0, 0)", ProtocolError, BAD),
     Case("a backslash, which is a character on a board", b"('a\\\\b', 32768, 0, 0)", outcome=[("/d/a\\b", 0, None)]),
     Case("a control character", b"('\\x1b[2J', 32768, 0, 0)", outcome=[("/d/\x1b[2J", 0, None)]),
-    Case(
-        "a name that is too long for any board",
-        b"('%s', 32768, 0, 0)" % (b"x" * 9000),
-        outcome=[("/d/" + "x" * 9000, 0, None)],
-    ),
+    Case("a name that is too long for any board", b"('%s', 32768, 0, 0)" % (b"x" * 9000), outcome=[("/d/" + "x" * 9000, 0, None)]),
     Case("a line without end", b"('%s', 1, 1, 1)" % (b"x" * MAX_LITERAL_CHARACTERS), ProtocolError, BAD),
     Case("a size below nothing", b"('a', 32768, -1, 0)", outcome=[("/d/a", 0, None)]),
     Case("a size beyond 64 bits", b"('a', 32768, %d, 0)" % (WHOLE.stop), ProtocolError, BAD),
@@ -61,7 +57,7 @@ LISTINGS = [
     Case("what a program printed", b"temperature=21.5", ProtocolError, BAD),
     Case("an f-string", b"(f'{1}', 32768, 1, 0)", ProtocolError, BAD),
     Case("a line separator inside of a name", "('a\u2028b', 32768, 1, 0)".encode(), ProtocolError, BAD),
-]
+]  # fmt: skip
 
 # What `hashes` of the folder /d is told, and the paths that it takes.
 DIGESTS = [

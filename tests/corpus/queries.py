@@ -316,11 +316,7 @@ HARMLESS = [
     Case("a CTE with the name of a file", 'with "x.csv" as (select 1 as x) from "x.csv"', outcome=[{"x": 1}]),
     Case("a table of the name of a CTE", "with demo as (select 1 as x) from demo", outcome=[{"x": 1}]),
     Case("a column that is named as a function", "select 1 as getenv", outcome=[{"getenv": 1}]),
-    Case(
-        "a thousand columns",
-        f"select count(*) as n from (select {', '.join(map(str, range(1000)))})",
-        outcome=[{"n": 1}],
-    ),
-]
+    Case("a thousand columns", f"select count(*) as n from (select {', '.join(map(str, range(1000)))})", outcome=[{"n": 1}]),
+]  # fmt: skip
 
 CASES = {"SQL": [*FILES, *INSIDE, *STATEMENTS, *SEVERAL, *UNREADABLE, *ENDLESS, *HARMLESS]}

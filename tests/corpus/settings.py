@@ -34,12 +34,7 @@ URLS = [
     Case("a speed twice", "serial:///dev/ttyACM0?baud=1&baud=2", RequestError, "option 'baud' is given twice"),
     Case("an unknown option", "serial:///dev/ttyACM0?buad=1", RequestError, "Did you mean 'baud'?"),
     Case("an option without value", "serial:///dev/ttyACM0?baud", RequestError, "cannot read the options"),
-    Case(
-        "too many options",
-        "sim:?" + "&".join(f"fault=a{i}" for i in range(100)),
-        RequestError,
-        "cannot read the options",
-    ),
+    Case("too many options", "sim:?" + "&".join(f"fault=a{i}" for i in range(100)), RequestError, "cannot read the options"),
     Case("an unknown option of a serial port", "serial:///dev/ttyACM0?writer=x", RequestError, "unknown option"),
     Case("a flag of two", "serial:///dev/ttyACM0?dtr=2", RequestError, "dtr must be 0 or 1"),
     Case("a socket without port", "socket://host", RequestError, NEEDED),
@@ -57,7 +52,7 @@ URLS = [
     Case("a simulated board with an unknown fault list", "sim:?faults=x", RequestError, "Did you mean 'fault'?"),
     Case("a ring that is text", "sim:?ring=big", RequestError, "ring must be a whole number"),
     Case("a heap of thousands of digits", f"sim:?heap={DIGITS[:1500]}", RequestError, "heap must be a whole number"),
-]
+]  # fmt: skip
 
 COLLECT = "collect = {{ path = '/log.csv', to = 'collected', minutes = {} }}"
 
@@ -87,35 +82,16 @@ FLEETS = [
     Case("a device that leads up", b"[devices.'../a']\nurl='sim:'\n", RequestError, "no name for a device"),
     Case("a device with a line feed", b"[devices.\"a\\n\"]\nurl='sim:'\n", RequestError, "no name for a device"),
     Case("a device of spaces", b"[devices.' ']\nurl='sim:'\n", RequestError, "no name for a device"),
-    Case(
-        "an unknown key of a device", b"[devices.a]\nurl='sim:'\nbaud=1\n", RequestError, "devices.a.baud: unknown key"
-    ),
+    Case("an unknown key of a device", b"[devices.a]\nurl='sim:'\nbaud=1\n", RequestError, "devices.a.baud: unknown key"),
     Case("an unknown table", b"[devices.a]\nurl='sim:'\n[limit]\nstreams=1\n", RequestError, "limit"),
     Case("a bridge without port", b"[devices.a]\nurl='sim:'\nbridge={}\n", RequestError, "a bridge needs a port"),
-    Case(
-        "a bridge at a port beyond all",
-        b"[devices.a]\nurl='sim:'\nbridge={socket=65536}\n",
-        RequestError,
-        "devices.a.bridge.socket: Input should be less than or equal to 65535. As in bridge = {",
-    ),
-    Case(
-        "a bridge at a port of text", b"[devices.a]\nurl='sim:'\nbridge={socket='1'}\n", RequestError, "bridge.socket"
-    ),
+    Case("a bridge at a port beyond all", b"[devices.a]\nurl='sim:'\nbridge={socket=65536}\n", RequestError, "devices.a.bridge.socket: Input should be less than or equal to 65535. As in bridge = {"),
+    Case("a bridge at a port of text", b"[devices.a]\nurl='sim:'\nbridge={socket='1'}\n", RequestError, "bridge.socket"),
     Case("no streams", b"[devices.a]\nurl='sim:'\n[limits]\nstreams=0\n", RequestError, "limits.streams: Input should be greater than or equal to 1. As in [limits]"),
     Case("streams of truth", b"[devices.a]\nurl='sim:'\n[limits]\nstreams=true\n", RequestError, "limits.streams"),
     Case("infinite waiting", b"[devices.a]\nurl='sim:'\n[limits]\nwait_seconds=inf\n", RequestError, "wait_seconds"),
-    Case(
-        "waiting that is no number",
-        b"[devices.a]\nurl='sim:'\n[limits]\nwait_seconds=nan\n",
-        RequestError,
-        "wait_seconds",
-    ),
-    Case(
-        "a relay to one that is no list",
-        b"[devices.a]\nurl='sim:'\n[relay]\nallow='a:1'\n",
-        RequestError,
-        "relay.allow",
-    ),
+    Case("waiting that is no number", b"[devices.a]\nurl='sim:'\n[limits]\nwait_seconds=nan\n", RequestError, "wait_seconds"),
+    Case("a relay to one that is no list", b"[devices.a]\nurl='sim:'\n[relay]\nallow='a:1'\n", RequestError, "relay.allow"),
     Case("a date where text should be", b"[devices.a]\nurl=1979-05-27\n", RequestError, "devices.a.url"),
     Case("recorded by a number", device("record = 1"), RequestError, "devices.a.record: Input should be a valid boolean"),
     Case("viewers of no bridge", device("bridge = { viewers = 1 }"), RequestError, "a bridge needs a port: rfc2217, socket or both"),
@@ -142,21 +118,9 @@ OPTIONS = [
     Case("an address of nothing", ("location", ""), RequestError, "not an address of a server"),
     Case("an address without port", ("location", "grpc://127.0.0.1"), RequestError, "not an address of a server"),
     Case("an address of all", ("location", "grpc://0.0.0.0:8815"), RequestError, "other computers can connect only"),
-    Case(
-        "an address of all, in IPv6", ("location", "grpc://[::]:8815"), RequestError, "other computers can connect only"
-    ),
-    Case(
-        "an address by a name that looks local",
-        ("location", "grpc://localhost.evil.com:1"),
-        RequestError,
-        "other computers can connect only",
-    ),
-    Case(
-        "an address in one number",
-        ("location", "grpc://2130706433:1"),
-        RequestError,
-        "other computers can connect only",
-    ),
+    Case("an address of all, in IPv6", ("location", "grpc://[::]:8815"), RequestError, "other computers can connect only"),
+    Case("an address by a name that looks local", ("location", "grpc://localhost.evil.com:1"), RequestError, "other computers can connect only"),
+    Case("an address in one number", ("location", "grpc://2130706433:1"), RequestError, "other computers can connect only"),
     Case("half an IPv6 address", ("location", "grpc://[::1:1"), RequestError, "not an address"),
     Case("an address with a path", ("location", "grpc://127.0.0.1:1/a"), RequestError, "not an address of a server"),
     Case("a port beyond all", ("location", "grpc://127.0.0.1:99999"), RequestError, "not an address"),
@@ -175,6 +139,6 @@ OPTIONS = [
     Case("an origin with a path", ("origin", "http://example.com/a"), RequestError, "not an origin"),
     Case("an origin with a line feed", ("origin", "http://example.com\n"), RequestError, "not an origin"),
     Case("no origin", ("origin", "null"), RequestError, "not an origin"),
-]
+]  # fmt: skip
 
 CASES = {"device URLs": URLS, "fleet files": FLEETS, "options of serve": OPTIONS}

@@ -141,15 +141,8 @@ REFUSED = [
     Case("a type of Arrow's that is not taken", file(schema={"n": "int64[pyarrow]"}), RequestError, "no Arrow type"),
     Case("a type that is code", file(schema={"n": "pa.int64()"}), RequestError, "no Arrow type"),
     Case("types in each other without end", file(schema={"n": "list<" * 1000}), RequestError, "no Arrow type"),
-    Case(
-        "a list in lists, once too often", file(schema={"n": "list<" * 9 + "int8" + ">" * 9}), RequestError, "no Arrow"
-    ),
-    Case(
-        "a type of a column without end",
-        file(schema={"n": "x" * (MAX_TYPE_NAME_CHARACTERS + 1)}),
-        RequestError,
-        "no Arrow type",
-    ),
+    Case("a list in lists, once too often", file(schema={"n": "list<" * 9 + "int8" + ">" * 9}), RequestError, "no Arrow"),
+    Case("a type of a column without end", file(schema={"n": "x" * (MAX_TYPE_NAME_CHARACTERS + 1)}), RequestError, "no Arrow type"),
     Case("a type of brackets alone", file(schema={"n": "struct<<<>>>"}), RequestError, "no field of a struct"),
     Case("brackets that close nothing", file(schema={"n": "struct<a: int8>>"}), RequestError, "schema.n"),
     Case("a field without type", file(schema={"n": "struct<a>"}), RequestError, "no field of a struct"),
@@ -162,9 +155,7 @@ REFUSED = [
     Case("more lines to skip than a log has", file(skip_rows=MAX_SKIPPED_ROWS + 1), RequestError, "skip_rows"),
     Case("a header far behind the beginning", file(header=MAX_SKIPPED_ROWS + 1), RequestError, "header"),
     Case("a header before the first line", file(header=0), RequestError, "header"),
-    Case(
-        "more texts for null than anybody lists", file(null_values=["-"] * (MAX_NULL_VALUES + 1)), RequestError, "null"
-    ),
+    Case("more texts for null than anybody lists", file(null_values=["-"] * (MAX_NULL_VALUES + 1)), RequestError, "null"),
     Case("two delimiters", file(delimiter=";;"), RequestError, "delimiter"),
     Case("a decimal point that is none", file(decimal="-"), RequestError, "decimal"),
     Case("an encoding that nobody knows", file(encoding="utf-9"), RequestError, "encoding"),
@@ -172,12 +163,7 @@ REFUSED = [
     Case("kinds that are text", file(kinds={"a": "int64"}), RequestError, "kinds.a"),
     Case("kinds beyond all", file(kinds={"a": {"kinds": 2**40}}), RequestError, "kinds.a"),
     Case("kinds without end", file(kinds={"a": nested_kinds(40)}), RequestError, "kinds.a"),
-    Case(
-        "kinds of more fields than a struct",
-        file(kinds={"a": {"fields": {f"f{at}": {} for at in range(300)}}}),
-        RequestError,
-        "kinds.a",
-    ),
+    Case("kinds of more fields than a struct", file(kinds={"a": {"fields": {f"f{at}": {} for at in range(300)}}}), RequestError, "kinds.a"),
     Case("kinds beside a schema", file(kinds={}, schema={"a": "int64"}), RequestError, "kinds"),
     Case("kinds of bytes", file(kinds={}, format="raw"), RequestError, "kinds"),
     Case("a column that is a number", file(columns=[1]), RequestError, "columns"),
@@ -207,55 +193,25 @@ REFUSED = [
     Case("code that is none", ask("device.exec", code="def"), DeviceError, "SyntaxError"),
     Case("code with half a character", ask("device.exec", code="print('\ud800')"), RequestError, "code"),
     Case("no time to run", ask("device.exec", code="1", timeout=0), RequestError, "timeout"),
-    Case(
-        "all time to run",
-        b'{"type": "device.exec", "device": "demo", "code": "1", "timeout": 1e999}',
-        RequestError,
-        "timeout",
-    ),
-    Case(
-        "a time that is no number",
-        b'{"type": "device.exec", "device": "demo", "code": "1", "timeout": NaN}',
-        RequestError,
-        "timeout",
-    ),
+    Case("all time to run", b'{"type": "device.exec", "device": "demo", "code": "1", "timeout": 1e999}', RequestError, "timeout"),
+    Case("a time that is no number", b'{"type": "device.exec", "device": "demo", "code": "1", "timeout": NaN}', RequestError, "timeout"),
     Case("too many files of a tree", ask("device.tree", files=["a"] * (MAX_FILES + 1)), RequestError, "files"),
     Case("a file of a tree without name", ask("device.tree", files=[""]), RequestError, "files.0"),
     Case("a file that leads out of its tree", ask("device.tree", files=["../a"]), FileMissing, "no such file below"),
-    Case(
-        "a file of a tree that is absolute",
-        ask("device.tree", files=["/etc/passwd"]),
-        FileMissing,
-        "no such file below",
-    ),
-    Case(
-        "a sequence number beyond what JSON holds",
-        ask("device.session", since_seq=MAX_SEQ + 1),
-        RequestError,
-        "since_seq",
-    ),
+    Case("a file of a tree that is absolute", ask("device.tree", files=["/etc/passwd"]), FileMissing, "no such file below"),
+    Case("a sequence number beyond what JSON holds", ask("device.session", since_seq=MAX_SEQ + 1), RequestError, "since_seq"),
     Case("a session from before its beginning", ask("device.session", since_seconds=-1), RequestError, "since_seconds"),
     Case("a session from ten years back", ask("device.session", since_seconds=3e8), RequestError, "since_seconds"),
     Case("a session of columns without types", ask("device.session", format="csv"), RequestError, "schema"),
     Case("a fleet that is a list", ask("fleet.file", devices=["demo"], path="/a.csv"), RequestError, "devices"),
-    Case(
-        "a glob that is too long",
-        ask("fleet.file", devices="*" * (MAX_GLOB_CHARACTERS + 1), path="/"),
-        RequestError,
-        "devices",
-    ),
+    Case("a glob that is too long", ask("fleet.file", devices="*" * (MAX_GLOB_CHARACTERS + 1), path="/"), RequestError, "devices"),
     Case("a glob that fits nothing", ask("fleet.file", devices="[!-", path="/a.csv"), UnknownName, "devices"),
     Case("too many rows of the table", ask("mock", total_rows=10**10), RequestError, "total_rows"),
     Case("a delay below nothing", ask("mock", delay_per_row=-1), RequestError, "delay_per_row"),
     Case("more parts than a flight has", ask("mock", endpoints=100_000), RequestError, "endpoints"),
     Case("a variant that is not there", ask("mock", variant="Simple"), RequestError, "variant"),
     Case("a file that is not there", ask(path="/none.csv"), FileMissing, "no such file"),
-    Case(
-        "a file above the root is below it",
-        ask(path="/../../../../etc/passwd", format="raw"),
-        FileMissing,
-        "demo:/etc/passwd",
-    ),
+    Case("a file above the root is below it", ask(path="/../../../../etc/passwd", format="raw"), FileMissing, "demo:/etc/passwd"),
     Case("a path as Windows has it", ask(path="C:\\boot.ini", format="raw"), FileMissing, "no such file"),
     Case("a path as a URL has it", ask(path="file:///etc/passwd", format="raw"), FileMissing, "no such file"),
     Case("a home folder", ask(path="~/.ssh/id_rsa", format="raw"), FileMissing, "no such file"),
@@ -264,7 +220,7 @@ REFUSED = [
     Case("a name of 256 characters", ask(path="/" + "n" * 256, format="raw"), DeviceError, "name is too long"),
     Case("a file used as a folder", ask(path="/a.csv/b.csv", format="raw"), DeviceError, "demo:/a.csv/b.csv"),
     Case("CSV that is read as Arrow", file(format="arrow"), DataError, "no Arrow message starts here"),
-]
+]  # fmt: skip
 
 # The parts of a path descriptor.
 DESCRIPTORS = [
@@ -284,19 +240,14 @@ WRITES = [
     Case("bytes that are not UTF-8", (b"\xff{}", "numbers"), RequestError, "not UTF-8"),
     Case("a byte too many", (b" " * (MAX_REQUEST_BYTES + 1), "numbers"), RequestError, "are allowed"),
     Case("an unknown device", (ask(device="dem", path="/new.csv"), "numbers"), UnknownName, "dem: no such device"),
-    Case(
-        "a folder that is not there",
-        (ask(path="/none/new.csv"), "numbers"),
-        FileMissing,
-        "demo:/none/new.csv: no such file",
-    ),
+    Case("a folder that is not there", (ask(path="/none/new.csv"), "numbers"), FileMissing, "demo:/none/new.csv: no such file"),
     Case("the root folder", (ask(path="/", format="csv"), "numbers"), RequestError, "root folder"),
     Case("lists as CSV", (file(), "lists"), DataError, "column n"),
     Case("a null in a record", (packed("<H", "n"), "nulls"), DataError, "column n: a packed record can not hold null"),
     Case("no bytes", (file(format="raw"), "numbers"), DataError, "raw needs a column data"),
     Case("a name of 256 characters", (ask(path="/" + "n" * 252 + ".csv"), "numbers"), DeviceError, "name is too long"),
     Case("something that takes nothing", (ask("device.listing"), "numbers"), RequestError, "cannot be written"),
-]
+]  # fmt: skip
 
 # What is to be listed.
 CRITERIA = [
@@ -323,33 +274,15 @@ ACTIONS = [
     Case("a device that is not there", ("device.info", b'{"device": "x"}'), UnknownName, "no such device"),
     Case("an unknown kind of reset", ("device.reset", b'{"device": "demo", "kind": "warm"}'), RequestError, "kind"),
     Case("the root is not removed", ("file.remove", b'{"device": "demo", "path": "/"}'), RequestError, "root folder"),
-    Case(
-        "the root above the root", ("file.remove", b'{"device": "demo", "path": "/../.."}'), RequestError, "root folder"
-    ),
-    Case(
-        "the root is not renamed", ("file.rename", b'{"device": "demo", "path": "/", "to": "/x"}'), RequestError, "root"
-    ),
-    Case(
-        "a new name with NUL",
-        ("file.rename", b'{"device": "demo", "path": "/a.csv", "to": "/\\u0000"}'),
-        RequestError,
-        "holds the character",
-    ),
-    Case(
-        "no new name", ("file.rename", b'{"device": "demo", "path": "/a.csv"}'), RequestError, "to: this key is needed"
-    ),
+    Case("the root above the root", ("file.remove", b'{"device": "demo", "path": "/../.."}'), RequestError, "root folder"),
+    Case("the root is not renamed", ("file.rename", b'{"device": "demo", "path": "/", "to": "/x"}'), RequestError, "root"),
+    Case("a new name with NUL", ("file.rename", b'{"device": "demo", "path": "/a.csv", "to": "/\\u0000"}'), RequestError, "holds the character"),
+    Case("no new name", ("file.rename", b'{"device": "demo", "path": "/a.csv"}'), RequestError, "to: this key is needed"),
     Case("a folder that is there", ("file.mkdir", b'{"device": "demo", "path": "/d"}'), DeviceError, "exists already"),
     Case("a folder in a file", ("file.mkdir", b'{"device": "demo", "path": "/a.csv/d"}'), DeviceError, "demo:/a.csv/d"),
-    Case(
-        "a digest of less than nothing",
-        ("file.hash", b'{"device": "demo", "path": "/a.csv", "limit": -1}'),
-        RequestError,
-        "limit",
-    ),
-    Case(
-        "code without time", ("device.exec", b'{"device": "demo", "code": "1", "timeout": 0}'), RequestError, "timeout"
-    ),
-]
+    Case("a digest of less than nothing", ("file.hash", b'{"device": "demo", "path": "/a.csv", "limit": -1}'), RequestError, "limit"),
+    Case("code without time", ("device.exec", b'{"device": "demo", "code": "1", "timeout": 0}'), RequestError, "timeout"),
+]  # fmt: skip
 
 # Actions of Flight's own, whose bodies are protobuf.
 PROTOBUF = [
@@ -358,18 +291,11 @@ PROTOBUF = [
     Case("a length without end", ("CancelFlightInfo", b"\x0a" + b"\xff" * 10), RequestError, "not a CancelFlightInfo"),
     Case("a length that lies", ("CancelFlightInfo", b"\x0a\x7fabc"), RequestError, "not a CancelFlightInfoRequest"),
     Case("another field", ("CancelFlightInfo", b"\x12\x00"), RequestError, "not a CancelFlightInfoRequest"),
-    Case(
-        "content that is no flight", ("CancelFlightInfo", b"\x0a\x02\xff\xff"), RequestError, "not a CancelFlightInfo"
-    ),
+    Case("content that is no flight", ("CancelFlightInfo", b"\x0a\x02\xff\xff"), RequestError, "not a CancelFlightInfo"),
     Case("a field too many", ("RenewFlightEndpoint", b"\x0a\x00\x12\x00"), RequestError, "not a RenewFlightEndpoint"),
     Case("an endpoint without a ticket", ("RenewFlightEndpoint", b"\x0a\x00"), RequestError, ""),
-    Case(
-        "an endpoint that is garbage",
-        ("RenewFlightEndpoint", b"\x0a\x03\x0a\xff\xff"),
-        RequestError,
-        "not a RenewFlight",
-    ),
-]
+    Case("an endpoint that is garbage", ("RenewFlightEndpoint", b"\x0a\x03\x0a\xff\xff"), RequestError, "not a RenewFlight"),
+]  # fmt: skip
 
 CASES = {
     "tickets": UNREADABLE + REFUSED,
