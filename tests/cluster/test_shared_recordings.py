@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 from collections.abc import Iterator
 from concurrent.futures import CancelledError, ThreadPoolExecutor
@@ -18,7 +17,7 @@ from fastflight.cluster.recording_stream import STREAM
 from fastflight.cluster.shared_recordings import DRAIN_SECONDS, SharedRecordings
 from fastflight.errors import TransportError
 from fastflight.log import Log, Range, Retention, Store
-from tests.log.rows import batch_of, checked, missing, numbers, rows_of
+from tests.log.rows import batch_of, checked, missing, numbers
 from tests.support.refusals import refused
 from tests.support.waiting import until
 
@@ -158,19 +157,6 @@ def test_once_the_hand_over_has_failed_no_device_waits_for_it(nats: NatsServers,
         assert server.shared.drain("demo")
 
 
-def test_the_next_process_hands_over_what_was_left(nats: NatsServers, tmp_path: Path) -> None:
-    nats.nodes[0].kill()
-    with Server(nats, tmp_path / "a") as server:
-        for first in range(0, 100, 10):
-            server.record(first)
-    nats.nodes[0].start()
-    with Server(nats, tmp_path / "a") as server:
-        until(lambda: has(server, 100))
-        server.record(100)
-        until(lambda: has(server, 110))
-        assert numbers(checked("demo", server.shared.log("demo").read())) == set(range(110))
-
-
 def leader(nats: NatsServers) -> NatsNode:
     """The node that leads the stream of rows."""
     (account,) = nats.nodes[0].monitored("jsz?streams=true")["account_details"]
@@ -235,15 +221,6 @@ def test_rows_that_come_late_have_their_place(nats: NatsServers, tmp_path: Path)
                 }
                 ends = [extent.last for extent in recording.extents()]
                 assert ends == sorted(ends) and ends[-1] == 4_000_009
-
-
-def test_a_row_that_is_too_large_for_nats_is_a_gap(nats: NatsServers, tmp_path: Path) -> None:
-    with Server(nats, tmp_path / "a") as server:
-        rows = rows_of([(1000, b"a"), (2000, os.urandom(1_100_000)), (3000, b"c")])
-        server.buffer.open("demo").append(rows).result()
-        until(lambda: has(server, 3))
-        items = list(server.shared.log("demo").read())
-        assert numbers(items) == {0, 2} and missing(items) == [(1, 1, "not read in time")]
 
 
 @pytest.mark.parametrize("in_time", [True, False])

@@ -56,6 +56,7 @@ TABLES = {
     "numbers": pa.table({"n": pa.array(range(5000), pa.int64())}),
     "nulls": pa.table({"n": pa.array([1, None], pa.int64())}),
     "lists": pa.table({"n": [[1], [2]]}),
+    "bytes": pa.table({"offset": pa.array([0], pa.int64()), "data": [b"abc"]}),
 }
 
 

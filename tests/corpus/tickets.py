@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from fastflight.errors import DataError, DeviceError, FileMissing, RequestError, UnknownName
+from fastflight.errors import DataError, DeviceError, FileMissing, RequestError, UnknownName, VersionConflict
 from fastflight.server.listing import MAX_GLOB_BYTES
 from fastflight.service.choices import MAX_FILES, MAX_REQUEST_BYTES
 from fastflight.service.requests import (
@@ -246,6 +246,10 @@ WRITES = [
     Case("a null in a record", (packed("<H", "n"), "nulls"), DataError, "column n: a packed record can not hold null"),
     Case("no bytes", (file(format="raw"), "numbers"), DataError, "raw needs a column data"),
     Case("a name of 256 characters", (ask(path="/" + "n" * 252 + ".csv"), "numbers"), DeviceError, "name is too long"),
+    Case("a write from an offset on", (file(format="raw", offset=5), "bytes"), RequestError, "offset: only reading begins at an offset"),
+    Case("rows of text to go on with", (file(resume=True), "bytes"), RequestError, "a write of csv cannot be resumed"),
+    Case("a number for going on", (file(format="raw", resume=1), "bytes"), RequestError, "resume"),
+    Case("another version", (file(format="raw", if_match='"other"'), "bytes"), VersionConflict, "if_match: the file is not the version that was asked for"),
     Case("something that takes nothing", (ask("device.listing"), "numbers"), RequestError, "cannot be written"),
 ]  # fmt: skip
 

@@ -34,25 +34,6 @@ def small_board(microbit: str, serve: Serve) -> BoardServer:
     return serve(microbit)
 
 
-@pytest.fixture(params=["microbit", "webassembly_without_raw_paste", "unix_port"])
-def real(request: pytest.FixtureRequest, serve: Serve) -> BoardServer:
-    """Each of the targets."""
-    return serve(request.getfixturevalue(request.param))
-
-
-def test_a_table_there_and_back(real: BoardServer, mode: str) -> None:
-    keys = {"type": "device.file", "device": "demo", "path": "/t.csv", "mode": mode}
-    table = TABLE.slice(0, 12)
-    put = real.put(table, keys, chunk=6)
-    assert put.error is None
-    assert [ack["rows"] for ack in put.acks] == [6, 12, 12]
-    got = real.get(**keys)
-    assert got.error is None and got.trailer is not None and got.schema is not None
-    assert got.table.equals(table)
-    assert got.schema.metadata[b"fastflight.path"].decode() == mode
-    assert (got.trailer["bytes"], got.trailer["sha256"]) == (put.last["bytes"], put.last["sha256"])
-
-
 @pytest.mark.parametrize(("mode", "size"), [("sync", 2000), ("async", 8000), ("sync", 40_000)])
 def test_code_that_does_not_fit(small_board: BoardServer, mode: str, size: int) -> None:
     keys = {"type": "device.file", "device": "demo", "path": "/log.csv", "mode": mode}
@@ -78,22 +59,6 @@ def test_actions_of_a_board_without_folders(small_board: BoardServer) -> None:
         small_board.act("file.stat", device="demo", path="/log.csv")
     assert small_board.act("device.reset", device="demo")[0]["reset"] == "soft"
     assert small_board.exec("print(1 + 1)") == "2\n"
-
-
-def test_no_room_for_a_copy_keeps_the_old_file(small_board: BoardServer, mode: str) -> None:
-    keys = {"type": "device.file", "device": "demo", "path": "/log.csv", "mode": mode}
-    assert small_board.put(TABLE, keys).error is None
-    # It fits once, and this board replaces a file by copying.
-    large = pa.table({"offset": [0], "data": [b"x" * 9000]})
-    put = small_board.put(large, {**keys, "format": "raw"})
-    assert isinstance(put.error, flight.FlightServerError)
-    assert "demo:/log.csv: no space left on the board. Remove files" in str(put.error)
-    assert small_board.table(**keys).equals(TABLE)
-    assert small_board.table(type="device.listing", device="demo")["path"].to_pylist() == ["/log.csv"]
-    # As large a file as fits twice, over the old one.
-    fits = pa.table({"offset": [0], "data": [b"x" * 6500]})
-    assert small_board.put(fits, {**keys, "format": "raw"}).error is None
-    assert small_board.table(type="device.listing", device="demo")["size"].to_pylist() == [6500]
 
 
 def test_a_name_that_is_too_long(small_board: BoardServer) -> None:

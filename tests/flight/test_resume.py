@@ -70,25 +70,11 @@ def test_a_write_goes_on_after_what_was_kept(board: BoardServer, mode: str) -> N
     assert (board.folder / "big.bin").read_bytes() == CONTENT
 
 
-def test_a_client_that_does_not_listen_starts_anew(board: BoardServer, mode: str) -> None:
-    break_off(board, CONTENT[:HALF], **RESUMABLE, mode=mode)
-    put = board.put(rows(CONTENT[::-1]), {**FILE, "resume": True, "mode": mode})
-    assert put.error is None
-    assert (board.folder / "big.bin").read_bytes() == CONTENT[::-1]
-
-
 def test_a_write_that_may_not_be_resumed_leaves_nothing(board: BoardServer, mode: str) -> None:
     before = {path.name for path in board.folder.iterdir()}
     break_off(board, CONTENT[:HALF], **FILE, mode=mode)
     assert {path.name for path in board.folder.iterdir()} == before
     assert kept(board, **RESUMABLE, mode=mode)["bytes"] == 0
-
-
-def test_a_write_that_was_whole_but_for_its_end_needs_one_empty_row(board: BoardServer, mode: str) -> None:
-    break_off(board, CONTENT, **RESUMABLE, mode=mode)
-    put = board.put(rows(CONTENT, len(CONTENT)), {**RESUMABLE, "mode": mode})
-    assert put.error is None
-    assert (board.folder / "big.bin").read_bytes() == CONTENT
 
 
 def test_a_client_that_is_gone_leaves_what_it_had_stored(board: BoardServer, mode: str) -> None:
@@ -106,24 +92,6 @@ def test_a_client_that_is_gone_leaves_what_it_had_stored(board: BoardServer, mod
     }
 
 
-@pytest.mark.parametrize(
-    ("changed", "start", "says"),
-    [
-        ({}, HALF - 1, f"Go on at {HALF}, where the part on the device ends, or begin at 0"),
-        ({"sha256": None}, HALF, "a resumed write needs the sha256 of the whole file"),
-        ({"sha256": "0" * 64}, 0, "the content does not have the announced sha256"),
-    ],
-)
-def test_a_write_that_cannot_go_on_is_refused(
-    board: BoardServer, mode: str, changed: dict[str, Any], start: int, says: str
-) -> None:
-    break_off(board, CONTENT[:HALF], **RESUMABLE, mode=mode)
-    put = board.put(rows(CONTENT, start), {**RESUMABLE, "mode": mode, **changed})
-    assert isinstance(put.error, pa.ArrowInvalid)
-    assert says in str(put.error)
-    assert not (board.folder / "big.bin").exists()
-
-
 @pytest.mark.parametrize("offset", [0, 1, 16_384, 40_000, len(CONTENT)])
 def test_reading_begins_at_an_offset(board: BoardServer, mode: str, offset: int) -> None:
     (board.folder / "big.bin").write_bytes(CONTENT)
@@ -133,21 +101,6 @@ def test_reading_begins_at_an_offset(board: BoardServer, mode: str, offset: int)
     assert got.table["offset"].to_pylist()[:1] == ([offset] if offset < len(CONTENT) else [])
     assert got.trailer is not None
     assert (got.trailer["offset"], got.trailer["sha256"]) == (offset, sha256(CONTENT[offset:]))
-
-
-@pytest.mark.parametrize(
-    ("keys", "says"),
-    [
-        ({"offset": 5}, "offset: only reading begins at an offset"),
-        ({"format": "csv", "resume": True}, "a write of csv cannot be resumed"),
-        ({"resume": 1}, "resume"),
-        ({"if_match": '"other"'}, "if_match: the file is not the version that was asked for"),
-    ],
-)
-def test_bad_keys_of_a_write_are_named(board: BoardServer, keys: dict[str, Any], says: str) -> None:
-    error = board.put(rows(b"abc"), {**FILE, **keys}).error
-    assert isinstance(error, pa.ArrowInvalid)
-    assert says in str(error)
 
 
 @pytest.mark.parametrize(

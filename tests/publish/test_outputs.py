@@ -192,42 +192,6 @@ def test_rows_reach_a_collector(statuses: list[int], counted: Callable[[dict[str
         assert point.attributes[0].value.string_value == "demo" and point.time_unix_nano
 
 
-def test_nothing_of_a_long_outage_is_lost_if_the_device_is_recorded(tmp_path: Path) -> None:
-    schema = {"n": "int64", "text": "string"}
-    rows = RowFormat(RowLayout("csv", schema))
-    # Over three times of what waits in memory.
-    lines = [b"%d,%s\n" % (number, b"x" * 900) for number in range(1000)]
-    with ExitStack() as stack:
-        board = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
-        collector = stack.enter_context(collecting(Collector(status=503)))
-        server = serving(
-            {"demo": f"socket://127.0.0.1:{board.getsockname()[1]}"},
-            outputs=publishing(f"otlp://127.0.0.1:{collector.port}", rows),
-            recordings=RecordingSettings(folder=tmp_path / "kept", sync_ms=20),
-            record=["demo"],
-        )
-        client = stack.enter_context(FastFlightClient(stack.enter_context(server).location))
-        line = stack.enter_context(board.accept()[0])
-        line.sendall(b"\n")
-        until(lambda: states(client).get("failing") == 0 and client.recordings()[0].rows == 1)
-        for at in range(0, len(lines), 50):
-            line.sendall(b"".join(lines[at : at + 50]))
-        until(
-            lambda: (
-                client.recording("demo", format="csv", schema={"n": "int64", "text": "string"}).to_arrow().num_rows
-                == 1000
-            )
-        )
-        until(lambda: states(client)["failing"] == 1)
-        assert states(client)["sent"] == 0
-        collector.status = 200
-        until(lambda: states(client)["sent"] == 1000)
-        assert [point.as_int for _, _, point in collector.points] == list(range(1000))
-        assert states(client)["lost_total"] == states(client)["misfit"] == 0
-        missed = client.stats()["figures"]["fastflight_device_missed_total"]
-        assert missed == [[{"device": "demo"}, 0]]
-
-
 def test_lines_are_log_records() -> None:
     with collecting(Collector()) as collector:
         with serving(BOARD, outputs=publishing(f"otlp://127.0.0.1:{collector.port}", RowFormat())):
