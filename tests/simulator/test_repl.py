@@ -103,6 +103,8 @@ def test_friendly(bench: ReplBench, name: str) -> None:
     assert bench.typed(keys) == expected
 
 
+PASTE, WINDOW = b"\x05A\x01", b"R\x01\x80\x00\x01"
+INVALID = b"\x04\x04" + TRACE + b"1\r\nSyntaxError: invalid syntax\r\n\x04>"
 RAW = {
     "output": (b"print(5)\x04", b"OK5\r\n\x04\x04>"),
     "expressions are not shown": (b"5\x04", b"OK\x04\x04>"),
@@ -120,6 +122,21 @@ RAW = {
     "cooked text": (b"print('a\\nb')\x04", b"OKa\r\nb\r\n\x04\x04>"),
     "raw bytes": (b"import sys\nsys.stdout.buffer.write(b'a\\nb\\x04')\x04", b"OKa\nb\x04\x04\x04>"),
     "not UTF-8": (b"x='\xff'\x04", b"OK\x04Traceback (most recent call last):\r\nUnicodeError: \r\n\x04>"),
+    "an exception that cannot be shown": (
+        b"class X:\n  def __str__(self): 1/0\nraise ValueError(X())\x04",
+        b"OK\x04" + TRACE + b"3, in <module>\r\nValueError: \r\n\x04>",
+    ),
+    "raw paste": (PASTE + b"print(1)\x04", WINDOW + b"\x041\r\n\x04\x04>"),
+    "raw paste opens its window each 128 bytes": (
+        PASTE + b"x = 1\n" * 64 + b"\x04",
+        WINDOW + b"\x01" * 3 + b"\x04\x04\x04>",
+    ),
+    "raw paste cancelled": (
+        PASTE + b"print(1)\x03",
+        WINDOW + b"\x04\x04Traceback (most recent call last):\r\nKeyboardInterrupt: \r\n\x04>",
+    ),
+    "raw paste ends early on hopeless code": (PASTE + b"x = = 1\n" + b"y = 2\n" * 100 + b"\x04", WINDOW + INVALID),
+    "raw paste reports a late syntax error at the end": (PASTE + b"x = = 1\x04", WINDOW + INVALID),
 }
 
 
@@ -127,32 +144,6 @@ RAW = {
 def test_raw(bench: ReplBench, name: str) -> None:
     data, expected = RAW[name]
     assert bench.raw(data) == expected
-
-
-def test_raw_paste(bench: ReplBench) -> None:
-    assert bench.raw(b"\x05A\x01print(1)\x04") == b"R\x01\x80\x00\x01\x04" + b"1\r\n\x04\x04>"
-
-
-def test_raw_paste_opens_its_window_each_128_bytes(bench: ReplBench) -> None:
-    code = b"x = 1\n" * 64
-    assert bench.raw(b"\x05A\x01" + code + b"\x04") == b"R\x01\x80\x00\x01" + b"\x01" * 3 + b"\x04\x04\x04>"
-
-
-def test_raw_paste_cancelled(bench: ReplBench) -> None:
-    expected = b"R\x01\x80\x00\x01\x04\x04Traceback (most recent call last):\r\nKeyboardInterrupt: \r\n\x04>"
-    assert bench.raw(b"\x05A\x01print(1)\x03") == expected
-
-
-def test_raw_paste_ends_early_on_hopeless_code(bench: ReplBench) -> None:
-    code = b"x = = 1\n" + b"y = 2\n" * 100
-    expected = b"R\x01\x80\x00\x01\x04\x04" + TRACE + b"1\r\nSyntaxError: invalid syntax\r\n\x04>"
-    assert bench.raw(b"\x05A\x01" + code + b"\x04") == expected
-
-
-def test_raw_paste_reports_a_late_syntax_error_at_the_end(bench: ReplBench) -> None:
-    assert bench.raw(b"\x05A\x01x = = 1\x04") == (
-        b"R\x01\x80\x00\x01\x04\x04" + TRACE + b"1\r\nSyntaxError: invalid syntax\r\n\x04>"
-    )
 
 
 TOO_LONG = b"Traceback (most recent call last):\r\nMemoryError: memory allocation failed, allocating "
@@ -164,11 +155,6 @@ def test_code_that_no_board_could_hold(bench: ReplBench) -> None:
     output = bench.raw(b"\x05A\x01" + code * 2 + b"\x04print(1)\x04").lstrip(b"R\x01\x80\x00")
     assert output.startswith(b"\x04\x04" + TOO_LONG)
     assert output.endswith(b"OK1\r\n\x04\x04>")
-
-
-def test_an_exception_that_cannot_be_shown(bench: ReplBench) -> None:
-    code = b"class X:\n  def __str__(self): 1/0\nraise ValueError(X())\x04"
-    assert bench.raw(code) == b"OK\x04" + TRACE + b"3, in <module>\r\nValueError: \r\n\x04>"
 
 
 def test_nothing_a_callback_does_ends_the_prompt(bench: ReplBench) -> None:

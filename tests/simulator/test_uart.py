@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 import pytest
 
@@ -19,16 +20,6 @@ def test_a_small_ring_loses_what_does_not_fit() -> None:
     assert uart.received == 10
     assert uart.read(8) == b"01234567"
     assert len(uart.ring) == 0
-
-
-def test_a_flow_controlled_line_loses_nothing() -> None:
-    uart = Uart(lambda data: None)
-    uart.capacity = 8
-    sent = bytes(range(256)) * 10
-    sender = threading.Thread(target=uart.arrive, args=(sent,))
-    sender.start()
-    assert uart.read(len(sent)) == sent
-    sender.join()
 
 
 @pytest.mark.parametrize(
@@ -52,8 +43,10 @@ def test_a_ring_that_holds_passes_ctrl_c_only_while_it_has_a_free_place(before: 
     assert len(uart.ring) == min(len(before), 8)
 
 
-def test_a_ring_that_holds_loses_nothing_when_it_is_read() -> None:
-    uart = Uart(lambda data: None, rate=1e6, ring=8, holds=True)
+@pytest.mark.parametrize("options", [{}, {"rate": 1e6, "ring": 8, "holds": True}], ids=["flow control", "holds"])
+def test_a_line_that_waits_for_room_loses_nothing(options: dict[str, Any]) -> None:
+    uart = Uart(lambda data: None, **options)
+    uart.capacity = 8
     sent = bytes(range(256)) * 10
     sender = threading.Thread(target=uart.arrive, args=(sent,))
     sender.start()
