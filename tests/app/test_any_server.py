@@ -28,6 +28,7 @@ from fastflight.server.actions import CANCELLING, NOT_CANCELLABLE
 from fastflight.service.requests import DeviceFile
 from fastflight_benchmark import mock
 from fastflight_benchmark.mock import Mock
+from tests.campaigns.fuzz.protobuf import field
 from tests.gateway.browsing import launched, looking
 from tests.support.clustered import TTL, clustered
 from tests.support.refusals import refused
@@ -364,10 +365,7 @@ def test_cancelling_at_any_server_ends_a_stream_everywhere(pair: Pair, printing:
             reader.read_chunk()
 
             def cancel(canceller: flight.FlightClient = canceller, info: flight.FlightInfo = info) -> bytes:
-                content = info.serialize()
-                size = len(content)
-                varint = bytes([size]) if size < 128 else bytes([size & 0x7F | 0x80, size >> 7])
-                (result,) = canceller.do_action(flight.Action("CancelFlightInfo", b"\x0a" + varint + content))
+                (result,) = canceller.do_action(("CancelFlightInfo", field(1, info.serialize())))
                 return bytes(result.body.to_pybytes())
 
             assert cancel() == CANCELLING

@@ -20,6 +20,7 @@ from fastflight.errors import BusyError
 from fastflight.server.actions import CANCELLING
 from fastflight.service.requests import DeviceSession, Sql
 from fastflight.service.wire import encode
+from tests.campaigns.fuzz.protobuf import field
 from tests.support.clustered import TTL, Cluster, clustered
 from tests.support.commands import FASTFLIGHT, run_command
 from tests.support.refusals import refused
@@ -157,15 +158,10 @@ def check_cancellation(cluster: Cluster) -> None:
             ticket = encode(DeviceSession(device=board))
             endpoint = flight.FlightEndpoint(ticket, [])
             info = flight.FlightInfo(pa.schema([]), flight.FlightDescriptor.for_command(ticket), [endpoint], -1, -1)
-            body = info.serialize()
-            (result,) = plain.do_action(("CancelFlightInfo", b"\x0a" + varint(len(body)) + body))
+            (result,) = plain.do_action(("CancelFlightInfo", field(1, info.serialize())))
             return bytes(result.body.to_pybytes())
 
         with client.session(mine):
             assert cancel(mine) == CANCELLING
         with pytest.raises(flight.FlightUnavailableError, match="a server without answer: beta"):
             cancel(its)
-
-
-def varint(number: int) -> bytes:
-    return bytes([number]) if number < 0x80 else bytes([number & 0x7F | 0x80]) + varint(number >> 7)

@@ -68,8 +68,9 @@ def test_an_exchange(edges: Edges, raw: grpc.Channel, case: Case) -> None:
     assert "DataError" in text
 
 
-@each(ALL)
+@each(ALL[::8])
 def test_an_upload_by_http(edges: Edges, case: Case) -> None:
+    """It is read as a file is."""
     headers = {"content-type": "application/vnd.apache.arrow.stream"}
     url = "/devices/demo/files/a.csv"
     answer = edges.http.put(url, content=stream(*case.given), headers=headers, params={"format": "jsonl"})

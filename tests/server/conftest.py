@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -47,6 +48,10 @@ ERRORS: dict[str, BaseException] = {
     "cancelled": asyncio.CancelledError(),
     "exit": SystemExit(2),
 }
+
+
+def ticket(**keys: object) -> flight.Ticket:
+    return flight.Ticket(json.dumps(keys))
 
 
 @pytest.fixture(autouse=True)

@@ -19,13 +19,9 @@ from tests.support.function_source import FunctionSource
 from tests.support.refusals import refused
 from tests.support.waiting import until
 
-from .conftest import SCHEMA, SOON, Trial, TrialServer, trial_server
+from .conftest import SCHEMA, SOON, Trial, TrialServer, ticket, trial_server
 
 IDLE = {"type": "trial", "rows": 1, "idle": True}
-
-
-def ticket(**keys: object) -> flight.Ticket:
-    return flight.Ticket(json.dumps(keys))
 
 
 def opened(running: TrialServer, **keys: object) -> flight.FlightStreamReader:

@@ -12,11 +12,7 @@ import pytest
 from fastflight.runtime import outgoing
 from fastflight.runtime.outgoing import MAX_MESSAGE_BYTES
 
-from .conftest import SOON, TrialServer
-
-
-def ticket(**keys: object) -> flight.Ticket:
-    return flight.Ticket(json.dumps(keys))
+from .conftest import SOON, TrialServer, ticket
 
 
 def read(reader: flight.FlightStreamReader) -> tuple[list[pa.RecordBatch], dict[str, Any]]:

@@ -22,6 +22,7 @@ from fastflight.access.identity import scopes
 from fastflight.access.tokens import Book, Certificate, Token, issued
 from fastflight.runtime.admission import Limits
 from fastflight.server import Tls
+from tests.campaigns.fuzz import protobuf
 from tests.support.refusals import refused
 
 from .conftest import SCHEMA, SOON, TrialServer, trial_server
@@ -249,9 +250,7 @@ def test_streams_are_cancelled_by_whose_they_are() -> None:
         root = showing(f"Bearer {server.desk.issue('root', 'admin:*')}")
         keys = json.dumps({"type": "trial", "device": "demo", "idle": True}).encode()
         info = flight.FlightInfo(SCHEMA, command(), [flight.FlightEndpoint(keys, [])], -1, -1)
-        body = info.serialize()
-        message = b"\x0a" + bytes([len(body) & 0x7F | 0x80, len(body) >> 7]) + body
-        assert 0x80 <= len(body) < 0x4000
+        message = protobuf.field(1, info.serialize())
         for who, done in ((bob, b"\x08\x03"), (ada, b"\x08\x02"), (root, b"\x08\x02")):
             reader = client.do_get(flight.Ticket(keys), ada)
             reader.read_chunk()

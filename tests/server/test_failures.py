@@ -16,8 +16,7 @@ from fastflight.service.requests import Request
 from fastflight.service.source import Batches, Reading, Summary
 from tests.support.function_source import FunctionSource
 
-from .conftest import SCHEMA, TrialServer, trial_server
-from .test_answers import ticket
+from .conftest import SCHEMA, TrialServer, ticket, trial_server
 
 BATCHES = 4
 # What a source may raise, and how it comes to the client: a cancelled one may be asked again, a bug is a bug.

@@ -13,21 +13,9 @@ import pytest
 
 from fastflight.service import DataSource
 from fastflight.service.source import Estimate
+from tests.campaigns.fuzz.protobuf import field
 
-from .conftest import SOON, Trial, TrialServer, trial_server
-
-
-def ticket(**keys: object) -> flight.Ticket:
-    return flight.Ticket(json.dumps(keys))
-
-
-def field_1(content: bytes) -> bytes:
-    """A protobuf message whose field 1 is `content`."""
-    length, varint = len(content), b""
-    while length > 0x7F:
-        varint += bytes([length & 0x7F | 0x80])
-        length >>= 7
-    return b"\x0a" + varint + bytes([length]) + content
+from .conftest import SOON, Trial, TrialServer, ticket, trial_server
 
 
 def act(running: TrialServer, name: str, body: bytes = b"") -> list[bytes]:
@@ -113,7 +101,7 @@ def test_health_and_stats(running: TrialServer) -> None:
 def test_a_flight_is_cancelled_by_its_info(running: TrialServer) -> None:
     descriptor = flight.FlightDescriptor.for_command(b'{"idle": true, "rows": 1, "type": "trial"}')
     info = running.client.get_flight_info(descriptor)
-    body = field_1(info.serialize())
+    body = field(1, info.serialize())
     assert act(running, "CancelFlightInfo", body) == [b"\x08\x03"]
     reader = running.client.do_get(ticket(type="trial", rows=1, idle=True))
     assert reader.read_chunk().data.num_rows == 1
@@ -127,7 +115,7 @@ def test_a_flight_is_cancelled_by_its_info(running: TrialServer) -> None:
 def test_an_endpoint_is_renewed_unchanged(running: TrialServer) -> None:
     (info,) = running.client.list_flights()
     serialized = info.endpoints[0].serialize()
-    assert act(running, "RenewFlightEndpoint", field_1(serialized)) == [serialized]
+    assert act(running, "RenewFlightEndpoint", field(1, serialized)) == [serialized]
 
 
 def test_closing_ends_open_streams_as_unavailable(running: TrialServer, mode: str) -> None:

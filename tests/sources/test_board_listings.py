@@ -12,17 +12,11 @@ import pytest
 
 from fastflight.device import AsyncSession, Device, Inventory
 from fastflight.sources.board_listings import UNHEARD_SECONDS, BoardListings
+from tests.support.clock import ManualClock
 from tests.support.printing_board import PrintingBoard
 from tests.support.waiting import until
 
 PRINTING = 40
-
-
-class Clock:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture
@@ -53,7 +47,7 @@ def names(listings: BoardListings, device: Device) -> list[str]:
 
 
 def test_a_listing_is_kept_for_a_moment(device: Device, listed: list[str]) -> None:
-    clock = Clock()
+    clock = ManualClock()
     listings = BoardListings(clock)
     assert names(listings, device) == names(listings, device) == ["/a.csv"]
     assert listed == ["demo"]
@@ -76,7 +70,7 @@ def test_a_listing_is_kept_for_a_moment(device: Device, listed: list[str]) -> No
     ids=["write", "rename", "remove", "mkdir", "exec", "follow", "write_tree"],
 )
 def test_a_change_ends_it_at_once(device: Device, listed: list[str], change: Any, after: list[str]) -> None:
-    listings = BoardListings(Clock())
+    listings = BoardListings(ManualClock())
     names(listings, device)
     with device.lease("a test") as session:
         change(session)
@@ -85,7 +79,7 @@ def test_a_change_ends_it_at_once(device: Device, listed: list[str], change: Any
 
 
 def test_reading_does_not_end_it(device: Device, listed: list[str]) -> None:
-    listings = BoardListings(Clock())
+    listings = BoardListings(ManualClock())
     names(listings, device)
     with device.lease("a test") as session:
         assert b"".join(session.read("/a.csv")) == b"a\n1\n"
@@ -99,7 +93,7 @@ def test_a_board_that_did_not_answer_is_not_asked_again_for_a_moment(
     """Its files are listed for each source of one call, and each would wait."""
     monkeypatch.setattr("fastflight.sources.board_listings.LEASE_SECONDS", 0.01)
     asked, lease = [], device.alease
-    clock = Clock()
+    clock = ManualClock()
     listings = BoardListings(clock)
     with device.lease("a test"):
         monkeypatch.setattr(device, "alease", lambda *args, **keys: asked.append(args) or lease(*args, **keys))
@@ -114,7 +108,7 @@ def test_a_board_that_did_not_answer_is_not_asked_again_for_a_moment(
 
 def test_what_is_missing_is_said_until_the_files_are_listed(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fastflight.sources.board_listings.LEASE_SECONDS", 0.01)
-    clock = Clock()
+    clock = ManualClock()
     listings = BoardListings(clock)
     with device.lease("a test"):
         assert list(listings.list([device]))[0][1] == ()
@@ -151,7 +145,7 @@ def test_boards_that_print_are_waited_for_together_and_those_that_answer_are_all
         printing = [f"printing{number}" for number in range(PRINTING)]
         urls = dict.fromkeys(printing, f"socket://127.0.0.1:{board.port}")
         with Inventory({"quiet": f"sim:?files={tmp_path}&telemetry=0", **urls}) as inventory, ExitStack() as stack:
-            listings, devices = BoardListings(Clock()), inventory.devices()
+            listings, devices = BoardListings(ManualClock()), inventory.devices()
             for device in devices:
                 stack.enter_context(device.listen())
             until(lambda: all(device.tap.heard_ns for device in devices if device.name != "quiet"))
@@ -163,14 +157,14 @@ def test_boards_that_print_are_waited_for_together_and_those_that_answer_are_all
             assert [*found] == printing and all(entries == [] and note for entries, note in found.values())
             until(lambda: all(device.is_deaf for device in devices if device.name != "quiet"))
             asked = board.asked
-            again = BoardListings(Clock())
+            again = BoardListings(ManualClock())
             assert {device.name for device, entries, _ in again.list(devices) if entries} == {"quiet"}
             assert "a program is running" in again.missing(devices[-1])["unlisted"]
             assert board.asked == asked, "they have not answered before, so nobody asks them"
 
 
 def test_callers_at_the_same_time_share_one_listing(device: Device, listed: list[str]) -> None:
-    listings = BoardListings(Clock())
+    listings = BoardListings(ManualClock())
     callers = 20
     with ThreadPoolExecutor(callers) as pool:
         with device.lease("a test"):
