@@ -1,4 +1,4 @@
-"""A child on a terminal: what Ctrl-C does to it, and that it outlives a soft reset."""
+"""A child on a terminal: what Ctrl-C does to it, that it outlives a soft reset, and that it gets no token."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from fastflight.cli.server_options import TOKEN_VARIABLE
 from fastflight.errors import TransportClosed, TransportError
-from fastflight.transport import Port
+from fastflight.transport import Port, parse_url
 from fastflight.transport.child import SOFT_REBOOT
-from fastflight.transport.exec import ExecAddress
+from fastflight.transport.exec import SECRETS, ExecAddress, child_environment
 from tests.support.ports import open_port
 from tests.transport.port_reading import PATIENCE, aread_until, read_until
 
@@ -104,3 +105,24 @@ def test_a_death_says_how_it_came(port: Port) -> None:
 def test_a_command_that_cannot_run_is_refused(command: str, reason: str) -> None:
     with pytest.raises(TransportError, match=f"cannot start the command .*{reason}"):
         open_port(ExecAddress(f"exec:{command}", command, "/"), PATIENCE)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals")
+def test_a_child_of_a_device_does_not_inherit_the_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(TOKEN_VARIABLE, "ff_secret")
+    monkeypatch.setenv("FASTFLIGHT_ELSE", "kept")
+    program = tmp_path / "program.py"
+    program.write_text("import os; print(sorted(n for n in os.environ if n.startswith('FASTFLIGHT_')), 'end', flush=1)")
+    address = parse_url(f"exec:{sys.executable} {program}")
+    port = open_port(address, PATIENCE)
+    said = read_until(port, b"end")
+    port.close()
+    address.dispose()
+    assert b"FASTFLIGHT_ELSE" in said
+    assert TOKEN_VARIABLE.encode() + b"'" not in said
+
+
+def test_what_is_left_out_is_what_commands_show(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(TOKEN_VARIABLE, "ff_secret")
+    assert TOKEN_VARIABLE in SECRETS
+    assert "ff_secret" not in child_environment().values()
