@@ -7,7 +7,7 @@ from functools import lru_cache
 
 import pyarrow as pa
 
-from fastflight.log import LOG_SCHEMA, Gap, NumberedRows, Store
+from fastflight.log import LOG_SCHEMA, Gap, Log, NumberedRows, Store
 from fastflight.sources import recorded_rows
 from fastflight.transport.chunk_buffer import Chunk
 
@@ -54,6 +54,14 @@ def numbers(items: Iterable[NumberedRows | Gap]) -> set[int]:
 
 def missing(items: Iterable[NumberedRows | Gap]) -> list[tuple[int, int, str]]:
     return [(item.first, item.last, item.why) for item in items if isinstance(item, Gap)]
+
+
+def filled(store: Store, name: str = "demo", rows: int = 100, lot: int = 10) -> Log:
+    """Append rows to a log, `lot` at a time."""
+    log = store.open(name)
+    for first in range(0, rows, lot):
+        log.append(batch_of(name, first, lot)).result()
+    return log
 
 
 def clear(store: Store, name: str, before: int) -> None:

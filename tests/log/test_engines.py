@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from fastflight.errors import DataError, RequestError, SequenceConflict, UnknownName
-from fastflight.log import Log, LogReader, Range, Retention, Store, Ticket, compact
+from fastflight.log import LogReader, Range, Retention, Store, Ticket, compact
 from fastflight.log.values import MAX_SEQ
 from fastflight.service.requests import Recording
 from fastflight.sources import recording
@@ -20,7 +20,7 @@ from fastflight.sources.recording import RecordingSource
 from fastflight.sources.session_lines import BEGAN
 from fastflight.sources.typed_rows import TypedRows
 from fastflight.transport.chunk_buffer import Chunk
-from tests.log.rows import batch_of, checked, log_batch, missing, numbers, rows_of, time_of
+from tests.log.rows import batch_of, checked, filled, log_batch, missing, numbers, rows_of, time_of
 from tests.sources.test_session_rows import told
 from tests.support.source_items import items
 
@@ -58,13 +58,6 @@ class Engine:
 @pytest.fixture(params=[None, 1 << 20, 0], ids=["as appended", "sorted", "in files"])
 def engine(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Engine:
     return Engine(tmp_path, request.param, monkeypatch)
-
-
-def filled(store: Store, name: str = "demo", rows: int = 100, lot: int = 10) -> Log:
-    log = store.open(name)
-    for first in range(0, rows, lot):
-        log.append(batch_of(name, first, lot)).result()
-    return log
 
 
 def test_what_was_acknowledged_is_there_after_opening_again(engine: Engine) -> None:

@@ -10,21 +10,13 @@ import pytest
 from fastflight.errors import BusyError, Stopped, StorageError
 from fastflight.log import (
     Gap,
-    Log,
     NumberedRows,
     Range,
     Retention,
     Store,
     compact,
 )
-from tests.log.rows import batch_of, checked, clear, missing, numbers, rows_of, stored_bytes
-
-
-def filled(store: Store, name: str = "demo", rows: int = 100, lot: int = 10) -> Log:
-    log = store.open(name)
-    for first in range(0, rows, lot):
-        log.append(batch_of(name, first, lot)).result()
-    return log
+from tests.log.rows import batch_of, checked, clear, filled, missing, numbers, rows_of, stored_bytes
 
 
 def test_deleted_rows_are_not_served_and_stay_deleted(tmp_path: Path) -> None:
