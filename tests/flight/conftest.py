@@ -212,12 +212,6 @@ def talking(serve: Serve, tmp_path: Path) -> BoardServer:
     return serve(f"sim:?files={tmp_path / 'board'}&telemetry=50")
 
 
-@pytest.fixture
-def mode() -> str:
-    """The default. Both are in the files where the paths differ, which override this, and in `tests/server`."""
-    return "async"
-
-
 def simulated(folder: Path, options: str = "") -> str:
     """The URL of a simulated board with its files in a folder that the test can look into."""
     return f"sim:?files={folder / 'board'}&telemetry=0" + (f"&{options}" if options else "")

@@ -78,8 +78,8 @@ def fleet(boards: Fleet) -> Fleet:
     return boards
 
 
-def test_all_devices_come_in_one_table(fleet: Fleet, mode: str) -> None:
-    table, trailer, notes = fleet.get(devices="lab-*", path="/t.csv", ordered=True, mode=mode)
+def test_all_devices_come_in_one_table(fleet: Fleet) -> None:
+    table, trailer, notes = fleet.get(devices="lab-*", path="/t.csv", ordered=True)
     assert table.schema == pa.schema(
         [pa.field("device", pa.string(), nullable=False), ("time", pa.int64()), ("celsius", pa.float64())]
     )
@@ -93,9 +93,9 @@ def test_all_devices_come_in_one_table(fleet: Fleet, mode: str) -> None:
     assert trailer["bytes"] == sum(told["bytes"] for told in trailer["devices"])
 
 
-def test_without_order_the_rows_are_the_same(fleet: Fleet, mode: str) -> None:
-    ordered, _, _ = fleet.get(path="/t.csv", ordered=True, mode=mode)
-    table, _, _ = fleet.get(path="/t.csv", mode=mode)
+def test_without_order_the_rows_are_the_same(fleet: Fleet) -> None:
+    ordered, _, _ = fleet.get(path="/t.csv", ordered=True)
+    table, _, _ = fleet.get(path="/t.csv")
     assert table.sort_by([("device", "ascending"), ("time", "ascending")]).equals(ordered.combine_chunks())
 
 
@@ -140,11 +140,11 @@ UNLIKE: dict[str, tuple[str, list[str], str, pa.DataType, list[Any]]] = {
 
 
 @pytest.mark.parametrize("case", UNLIKE)
-def test_the_values_of_all_files_decide_the_types(fleet: Fleet, mode: str, case: str) -> None:
+def test_the_values_of_all_files_decide_the_types(fleet: Fleet, case: str) -> None:
     ending, texts, name, type_, values = UNLIKE[case]
     path = f"/unlike.{ending}"
     fleet.put({f"lab-{at}": text for at, text in enumerate(texts)}, path[1:])
-    request = {"devices": f"lab-[0-{len(texts) - 1}]", "path": path, "ordered": True, "mode": mode}
+    request = {"devices": f"lab-[0-{len(texts) - 1}]", "path": path, "ordered": True}
     table, trailer, notes = fleet.get(**request)
     assert (table.schema.field(name).type, table[name].to_pylist()) == (type_, values)
     assert (trailer["failed"], notes, trailer["rejected"], trailer.get("null_cells")) == ([], [], 0, None)
@@ -158,7 +158,7 @@ def test_the_values_of_all_files_decide_the_types(fleet: Fleet, mode: str, case:
     assert some.equals(table.select(["device", name]))
 
 
-def test_each_board_is_asked_once(fleet: Fleet, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_board_is_asked_once(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
     """The board computes the digest of a file, which takes seconds for a large one."""
     asked: list[str] = []
     ask = digest.digest
@@ -168,79 +168,79 @@ def test_each_board_is_asked_once(fleet: Fleet, mode: str, monkeypatch: pytest.M
         return ask(link, path, limit)
 
     monkeypatch.setattr(digest, "digest", noted)
-    table, _, _ = fleet.get(path="/t.csv", mode=mode)
+    table, _, _ = fleet.get(path="/t.csv")
     assert table.num_rows == 8
     assert asked == 4 * ["/t.csv"]
 
 
-def test_rows_that_do_not_fit_are_told_with_their_device(fleet: Fleet, mode: str) -> None:
+def test_rows_that_do_not_fit_are_told_with_their_device(fleet: Fleet) -> None:
     fleet.put({"lab-1": f"{HEADER}1,warm\n2,8.5\n3\n", "lab-2": "celsius,time,more\n9.5,1,x\n"})
-    table, trailer, _ = fleet.get(devices="lab-*", path="/t.csv", ordered=True, mode=mode)
+    table, trailer, _ = fleet.get(devices="lab-*", path="/t.csv", ordered=True)
     assert table["celsius"].to_pylist() == ["0.5", "0.75", "warm", "8.5", "9.5"]
     assert table["more"].to_pylist() == [None, None, None, None, "x"]
     (aside,) = trailer["rejected_rows"]
     assert (aside["device"], aside["offset"]) == ("lab-1", len(f"{HEADER}1,warm\n2,8.5\n"))
-    sampled, trailer, _ = fleet.get(devices="lab-*", path="/t.csv", ordered=True, mode=mode, infer="sample")
+    sampled, trailer, _ = fleet.get(devices="lab-*", path="/t.csv", ordered=True, infer="sample")
     assert sampled["celsius"].to_pylist() == [0.5, 0.75, None, 8.5, 9.5]
     assert trailer["null_cells"] == {"celsius": 1}
 
 
-def test_a_device_that_cannot_be_read_loses_no_other_rows(fleet: Fleet, mode: str) -> None:
+def test_a_device_that_cannot_be_read_loses_no_other_rows(fleet: Fleet) -> None:
     (fleet.folder / "lab-0" / "t.csv").unlink()
     fleet.put({"lab-1": "time\n1\n"})
-    table, trailer, notes = fleet.get(path="/t.csv", schema={"time": "int64", "celsius": "double"}, mode=mode)
+    table, trailer, notes = fleet.get(path="/t.csv", schema={"time": "int64", "celsius": "double"})
     assert sorted(table["device"].to_pylist()) == ["lab-2", "lab-2", "roof", "roof"]
     assert [(told["device"], told["code"]) for told in trailer["failed"]] == [
         ("lab-0", "device.file_missing"),
         ("lab-1", "data"),
     ]
     assert sorted(note["failure"]["device"] for note in notes) == ["lab-0", "lab-1"]
-    inferred, trailer, _ = fleet.get(devices="[!r]*", path="/t.csv", mode=mode)
+    inferred, trailer, _ = fleet.get(devices="[!r]*", path="/t.csv")
     assert inferred.schema.names == ["device", "time", "celsius"]
     assert sorted(set(inferred["device"].to_pylist())) == ["lab-1", "lab-2"]
     assert inferred["celsius"].null_count == 1
     assert [told["device"] for told in trailer["failed"]] == ["lab-0"]
 
 
-def test_a_device_that_cannot_be_read_fails_the_stream_where_that_is_asked(fleet: Fleet, mode: str) -> None:
+def test_a_device_that_cannot_be_read_fails_the_stream_where_that_is_asked(fleet: Fleet) -> None:
     (fleet.folder / "lab-2" / "t.csv").unlink()
     with refused(KeyError, code="device.file_missing", where="lab-2:/t.csv"):
-        fleet.get(path="/t.csv", on_error="fail", mode=mode)
+        fleet.get(path="/t.csv", on_error="fail")
 
 
-def test_where_no_device_says_the_columns_the_first_error_is_told(fleet: Fleet, mode: str) -> None:
+def test_where_no_device_says_the_columns_the_first_error_is_told(fleet: Fleet) -> None:
     with refused(KeyError, code="device.file_missing", where="lab-0:/none.csv"):
-        fleet.get(path="/none.csv", mode=mode)
-    table, trailer, _ = fleet.get(path="/none.csv", schema={"n": "int64"}, mode=mode)
+        fleet.get(path="/none.csv")
+    table, trailer, _ = fleet.get(path="/none.csv", schema={"n": "int64"})
     assert (table.num_rows, table.schema.names, len(trailer["failed"])) == (0, ["device", "n"], 4)
 
 
-def test_no_device_of_that_name_is_not_found_with_the_nearest(fleet: Fleet, mode: str) -> None:
+def test_no_device_of_that_name_is_not_found_with_the_nearest(fleet: Fleet) -> None:
     with pytest.raises(KeyError, match="'lab_'.*Did you mean 'lab-."):
-        fleet.get(devices="lab_", path="/t.csv", mode=mode)
+        fleet.get(devices="lab_", path="/t.csv")
 
 
-def test_a_file_with_a_device_column_of_its_own_is_refused(fleet: Fleet, mode: str) -> None:
+def test_a_file_with_a_device_column_of_its_own_is_refused(fleet: Fleet) -> None:
     fleet.put({"lab-0": "device,n\nx,1\n"}, "own.csv")
     with pytest.raises(pa.ArrowInvalid, match="named 'device'"):
-        fleet.get(devices="lab-0", path="/own.csv", mode=mode)
-    table, _, _ = fleet.get(devices="lab-0", path="/own.csv", columns=["n"], mode=mode)
+        fleet.get(devices="lab-0", path="/own.csv")
+    table, _, _ = fleet.get(devices="lab-0", path="/own.csv", columns=["n"])
     assert table.to_pylist() == [{"device": "lab-0", "n": 1}]
 
 
-def test_a_bad_request_is_refused_before_a_device_is_asked(fleet: Fleet, mode: str) -> None:
+def test_a_bad_request_is_refused_before_a_device_is_asked(fleet: Fleet) -> None:
     with pytest.raises(pa.ArrowInvalid, match="no Arrow type is named 'integer'"):
-        fleet.get(path="/t.csv", schema={"time": "integer"}, mode=mode)
+        fleet.get(path="/t.csv", schema={"time": "integer"})
 
 
-def test_raw_bytes_need_no_columns(fleet: Fleet, mode: str) -> None:
-    table, _, _ = fleet.get(devices="lab-?", path="/t.csv", format="raw", ordered=True, mode=mode)
+def test_raw_bytes_need_no_columns(fleet: Fleet) -> None:
+    table, _, _ = fleet.get(devices="lab-?", path="/t.csv", format="raw", ordered=True)
     assert table.schema.names == ["device", "offset", "data"]
     assert table["data"][0].as_py() == b"time,celsius\n1,0.5\n2,0.75\n"
 
 
-def test_a_flight_has_an_endpoint_for_each_device_with_the_columns_spelled_out(fleet: Fleet, mode: str) -> None:
-    request = {"type": "fleet.file", "devices": "lab-*", "path": "/t.csv", "ordered": True, "mode": mode}
+def test_a_flight_has_an_endpoint_for_each_device_with_the_columns_spelled_out(fleet: Fleet) -> None:
+    request = {"type": "fleet.file", "devices": "lab-*", "path": "/t.csv", "ordered": True}
     info = fleet.client.get_flight_info(command(**request))
     assert info.ordered
     assert info.schema.names == ["device", "time", "celsius"]
@@ -269,9 +269,9 @@ def test_the_listing_shows_what_several_devices_have(fleet: Fleet) -> None:
     assert found[0].descriptor.descriptor_type == flight.DescriptorType.CMD
 
 
-def test_a_client_that_leaves_frees_every_device(fleet: Fleet, mode: str) -> None:
+def test_a_client_that_leaves_frees_every_device(fleet: Fleet) -> None:
     fleet.put(dict.fromkeys(("lab-0", "lab-1"), HEADER + "1,1.5\n" * 100000))
-    reader = fleet.client.do_get(ticket(type="fleet.file", devices="lab-*", path="/t.csv", mode=mode))
+    reader = fleet.client.do_get(ticket(type="fleet.file", devices="lab-*", path="/t.csv"))
     while not reader.read_chunk().data.num_rows:
         pass
     reader.cancel()

@@ -83,11 +83,11 @@ def test_a_device_that_is_missing_does_not_stop_the_server_and_is_heard_as_soon_
 
 @pytest.mark.parametrize("format_", ["bytes", "lines"])
 def test_what_had_waited_in_the_port_has_no_time(
-    peer: HandmadeDevice, serve: Serve, mode: str, format_: str, monkeypatch: pytest.MonkeyPatch
+    peer: HandmadeDevice, serve: Serve, format_: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     all_that_waited(monkeypatch, len(b"old\n"))
     board = serve(peer.url)
-    reader = board.client.do_get(ticket(**SESSION, format=format_, reconnect=True, limit_rows=2, mode=mode))
+    reader = board.client.do_get(ticket(**SESSION, format=format_, reconnect=True, limit_rows=2))
     with peer.answer() as device:
         device.sendall(b"old\n")
         stream = messages(reader)
@@ -102,7 +102,7 @@ def test_what_had_waited_in_the_port_has_no_time(
 
 @pytest.mark.parametrize("format_", ["bytes", "lines"])
 def test_a_recording_keeps_what_had_waited_and_gives_it_no_time_either(
-    peer: HandmadeDevice, tmp_path: Path, mode: str, format_: str, monkeypatch: pytest.MonkeyPatch
+    peer: HandmadeDevice, tmp_path: Path, format_: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     all_that_waited(monkeypatch, len(b"old\n"))
     with recording(tmp_path, peer.url) as (board, _):
@@ -112,14 +112,14 @@ def test_a_recording_keeps_what_had_waited_and_gives_it_no_time_either(
             device.sendall(b"new\n")
             assert board.get(**SESSION, since_seq=1, limit_rows=1).error is None
         board.act("recording.stop", device="demo")
-        got = board.get(**RECORDING, format=format_, mode=mode)
+        got = board.get(**RECORDING, format=format_)
     assert got.error is None and got.trailer is not None
     assert got.trailer["gaps"] == 0
     assert [value is None for value in got.table["time"].to_pylist()] == [True, False]
 
 
 def test_a_failure_of_ours_ends_a_session_with_its_name_and_the_line_is_read_again(
-    talking: BoardServer, mode: str, monkeypatch: pytest.MonkeyPatch
+    talking: BoardServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     listen = Port.alisten
     failures = [ValueError("a defect")]
@@ -130,14 +130,14 @@ def test_a_failure_of_ours_ends_a_session_with_its_name_and_the_line_is_read_aga
         await listen(port)
 
     monkeypatch.setattr(Port, "alisten", alisten)
-    got = talking.get(**SESSION, mode=mode)
+    got = talking.get(**SESSION)
     assert got.trailer is not None and got.trailer["ended"] == "device gone"
     assert got.trailer["why"] == "the server failed to use the line (ValueError)"
-    assert talking.get(**SESSION, limit_rows=1, mode=mode).error is None
+    assert talking.get(**SESSION, limit_rows=1).error is None
 
 
 def test_a_failure_of_ours_ends_an_exchange_with_its_name(
-    serve: Serve, tmp_path: Path, mode: str, monkeypatch: pytest.MonkeyPatch
+    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def alisten(*_: Any) -> None:
         raise ValueError("a defect")
@@ -145,7 +145,7 @@ def test_a_failure_of_ours_ends_an_exchange_with_its_name(
     board = serve(simulated(tmp_path))
     assert board.exec("print(1)") == "1\n"
     monkeypatch.setattr(Port, "alisten", alisten)
-    writer, reader = board.client.do_exchange(command(**SESSION, mode=mode))
+    writer, reader = board.client.do_exchange(command(**SESSION))
     writer.begin(pa.schema([("data", pa.binary())]))
     trailer = next(note for _, note in messages(reader) if "ended" in note)
     writer.close()

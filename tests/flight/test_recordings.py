@@ -69,7 +69,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BoardServer]:
         yield board
 
 
-def test_an_upload_is_no_part_of_a_recording_and_leaves_no_gap(tmp_path: Path, mode: str) -> None:
+def test_an_upload_is_no_part_of_a_recording_and_leaves_no_gap(tmp_path: Path) -> None:
     with recording(tmp_path) as (board, recordings):
         board.get(**SESSION, limit_rows=5)
         table = pa.table({"a": list(range(20_000))})
@@ -77,14 +77,14 @@ def test_an_upload_is_no_part_of_a_recording_and_leaves_no_gap(tmp_path: Path, m
         end = board.inventory.device("demo").tap.next_seq + 5
         board.get(**SESSION, limit_rows=10)
         board.act("recording.stop", device="demo")
-        got = board.get(**RECORDING, mode=mode)
+        got = board.get(**RECORDING)
         assert got.error is None and got.trailer is not None
         assert (got.trailer["gaps"], got.trailer["lost"], recordings.status("demo").lost) == (0, 0, 0)
         said = b"".join(got.table["data"].to_pylist())
         assert set(got.table["direction"].to_pylist()) == {"rx"}
         assert b"raw REPL" not in said and b"\x04" not in said
         assert got.table["seq"].to_pylist() == list(range(got.table.num_rows)) and got.table.num_rows >= end
-        rows = board.get(**RECORDING, format="jsonl", schema=TELEMETRY, mode=mode)
+        rows = board.get(**RECORDING, format="jsonl", schema=TELEMETRY)
         # The first one stands behind the prompt.
         assert rows.trailer is not None and rows.trailer["gaps"] == 0
         assert [each["seq"] for each in rows.trailer["rejected_rows"] if each["seq"] > 4] == []
@@ -100,33 +100,33 @@ def messages(board: BoardServer, **request: Any) -> Iterator[tuple[list[dict[str
         yield chunk.data.to_pylist(), json.loads(chunk.app_metadata.to_pybytes()) if chunk.app_metadata else {}
 
 
-def test_the_recording_has_the_rows_of_the_live_session(tmp_path: Path, mode: str) -> None:
+def test_the_recording_has_the_rows_of_the_live_session(tmp_path: Path) -> None:
     with recording(tmp_path) as (board, _):
-        live = board.table(**SESSION, limit_rows=8, mode=mode)
-        lines = board.get(**SESSION, since_seq=0, format="jsonl", schema=TELEMETRY, limit_rows=3, mode=mode).table
+        live = board.table(**SESSION, limit_rows=8)
+        lines = board.get(**SESSION, since_seq=0, format="jsonl", schema=TELEMETRY, limit_rows=3).table
         board.act("recording.stop", device="demo")
         first, last = live["seq"][0].as_py(), live["seq"][-1].as_py()
-        again = board.get(**RECORDING, from_seq=first, to_seq=last, mode=mode)
-        assert again.schema is not None and again.schema.metadata[b"fastflight.path"] == mode.encode()
+        again = board.get(**RECORDING, from_seq=first, to_seq=last)
+        assert again.schema is not None and again.schema.metadata[b"fastflight.path"] == b"async"
         assert again.table.equals(live)
         assert again.trailer is not None
         assert {"rows": 8, "gaps": 0, "lost": 0, "next_seq": last + 1}.items() <= again.trailer.items()
-        kept = board.get(**RECORDING, format="jsonl", schema=TELEMETRY, limit_rows=3, mode=mode)
+        kept = board.get(**RECORDING, format="jsonl", schema=TELEMETRY, limit_rows=3)
         assert kept.table.equals(lines)
         assert kept.trailer is not None and kept.trailer["ended"] == "limit reached"
 
 
-def test_ranges(told: BoardServer, mode: str) -> None:
-    whole = told.table(**RECORDING, mode=mode)
+def test_ranges(told: BoardServer) -> None:
+    whole = told.table(**RECORDING)
     numbers = whole["seq"].to_pylist()
     assert numbers == list(range(len(numbers)))
-    assert told.table(**RECORDING, from_seq=3, to_seq=5, mode=mode).equals(whole.slice(3, 3))
+    assert told.table(**RECORDING, from_seq=3, to_seq=5).equals(whole.slice(3, 3))
     moment = whole["time"][4].as_py().isoformat()
-    assert told.table(**RECORDING, from_time=moment, mode=mode).equals(whole.slice(4))
-    assert told.table(**RECORDING, to_time=moment, mode=mode).equals(whole.slice(0, 4))
-    assert told.table(**RECORDING, since_seconds=3600, limit_rows=2, mode=mode).equals(whole.slice(0, 2))
-    assert told.table(**RECORDING, columns=["data"], mode=mode).column_names == ["data"]
-    assert told.table(**RECORDING, from_seq=10**6, mode=mode).num_rows == 0
+    assert told.table(**RECORDING, from_time=moment).equals(whole.slice(4))
+    assert told.table(**RECORDING, to_time=moment).equals(whole.slice(0, 4))
+    assert told.table(**RECORDING, since_seconds=3600, limit_rows=2).equals(whole.slice(0, 2))
+    assert told.table(**RECORDING, columns=["data"]).column_names == ["data"]
+    assert told.table(**RECORDING, from_seq=10**6).num_rows == 0
 
 
 def test_it_is_listed_with_its_rows(told: BoardServer) -> None:
@@ -201,14 +201,14 @@ def test_a_server_goes_on_at_the_next_million(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_does_not_end_what_is_live_and_is_told_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(recorder_module, "LAST_RETRY_SECONDS", 0.01)
     monkeypatch.setattr(recorder_module, "FIRST_RETRY_SECONDS", 0.01)
     full = [0]
     disk = FailingDisk(tmp_path, lambda call, name: full[0] if call == "write" else 0)
     with recording(tmp_path, disk=disk) as (board, _):
-        live = messages(board, **SESSION, mode=mode)
+        live = messages(board, **SESSION)
         said: list[str] = []
         number = -1
         for rows, note in live:
@@ -230,7 +230,7 @@ def test_a_full_disk_does_not_end_what_is_live_and_is_told_there(
         assert board.table(**RECORDING, to_seq=number)["seq"].to_pylist() == list(range(number + 1))
 
 
-def test_damage_is_told_with_its_place_and_never_served(tmp_path: Path, mode: str) -> None:
+def test_damage_is_told_with_its_place_and_never_served(tmp_path: Path) -> None:
     with Store(tmp_path, sync_ms=0) as store:
         log = store.open("demo")
         for first in (0, 10, 20):
@@ -243,7 +243,7 @@ def test_damage_is_told_with_its_place_and_never_served(tmp_path: Path, mode: st
     path.write_bytes(data)
     with recording(tmp_path, "sim:?telemetry=0") as (board, _):
         for format in ("bytes", "lines"):
-            seen = list(messages(board, **RECORDING, format=format, to_seq=29, mode=mode))
+            seen = list(messages(board, **RECORDING, format=format, to_seq=29))
             assert [row["seq"] for rows, _ in seen for row in rows] == [*range(10), *range(20, 30)]
             (gap,) = [note["gap"] for _, note in seen if "gap" in note]
             assert (gap["first"], gap["last"], gap["why"]) == (10, 19, "damaged")

@@ -17,9 +17,9 @@ from tests.flight.session_messages import SESSION, TELEMETRY, messages
 FILE = {"type": "device.file", "device": "demo", "path": "/new.csv"}
 
 
-def test_a_session_has_what_the_board_said_and_no_word_of_an_upload(talking: BoardServer, mode: str) -> None:
+def test_a_session_has_what_the_board_said_and_no_word_of_an_upload(talking: BoardServer) -> None:
     device = talking.inventory.device("demo")
-    stream = messages(talking.client.do_get(ticket(**SESSION, format="lines", since_seq=0, mode=mode)))
+    stream = messages(talking.client.do_get(ticket(**SESSION, format="lines", since_seq=0)))
     texts: list[str] = []
     numbers: list[int] = []
 
@@ -44,8 +44,8 @@ def test_a_session_has_what_the_board_said_and_no_word_of_an_upload(talking: Boa
     assert device.tap.missed == 0
 
 
-def test_rows_go_on_after_a_request_without_a_gap_and_without_a_row_rejected(talking: BoardServer, mode: str) -> None:
-    keys: dict[str, Any] = {"format": "jsonl", "schema": TELEMETRY, "mode": mode}
+def test_rows_go_on_after_a_request_without_a_gap_and_without_a_row_rejected(talking: BoardServer) -> None:
+    keys: dict[str, Any] = {"format": "jsonl", "schema": TELEMETRY}
     assert talking.get(**SESSION, limit_rows=3, **keys).error is None
     begin = talking.inventory.device("demo").tap.next_seq
     for _ in range(3):
@@ -78,7 +78,7 @@ def test_a_program_that_runs_loses_no_word_to_a_request_that_finds_it_running(se
     assert not any("raw REPL" in text or "\x04" in text for text in texts)
 
 
-def test_what_a_board_says_after_a_soft_reset_is_its_own(serve: Serve, tmp_path: Path, mode: str) -> None:
+def test_what_a_board_says_after_a_soft_reset_is_its_own(serve: Serve, tmp_path: Path) -> None:
     folder = tmp_path / "board"
     folder.mkdir()
     (folder / "main.py").write_text("print('first word')\n")
@@ -86,12 +86,12 @@ def test_what_a_board_says_after_a_soft_reset_is_its_own(serve: Serve, tmp_path:
     assert board.exec("print(1)") == "1\n"
     begin = board.inventory.device("demo").tap.next_seq
     assert board.act("device.reset", device="demo")
-    got = board.get(**SESSION, format="lines", since_seq=begin, limit_rows=3, mode=mode)
+    got = board.get(**SESSION, format="lines", since_seq=begin, limit_rows=3)
     assert "first word" in got.table["text"].to_pylist()
 
 
-def test_a_session_that_asks_for_requests_sees_both_and_can_tell_them_apart(talking: BoardServer, mode: str) -> None:
-    stream = messages(talking.client.do_get(ticket(**SESSION, requests=True, mode=mode)))
+def test_a_session_that_asks_for_requests_sees_both_and_can_tell_them_apart(talking: BoardServer) -> None:
+    stream = messages(talking.client.do_get(ticket(**SESSION, requests=True)))
     rows = next(stream)[0]
     assert talking.exec("print('asked')") == "asked\n"
     theirs = b""

@@ -56,13 +56,13 @@ def kept(board: BoardServer, **request: Any) -> dict[str, Any]:
     return told
 
 
-def test_a_write_goes_on_after_what_was_kept(board: BoardServer, mode: str) -> None:
-    told = break_off(board, CONTENT[:HALF], **RESUMABLE, mode=mode)
+def test_a_write_goes_on_after_what_was_kept(board: BoardServer) -> None:
+    told = break_off(board, CONTENT[:HALF], **RESUMABLE)
     assert told[0] == {"resume": {"bytes": 0, "algorithm": "", "digest": ""}}
     assert told[-1]["bytes"] == HALF
     assert not (board.folder / "big.bin").exists()
 
-    put = board.put(rows(CONTENT, HALF), {**RESUMABLE, "mode": mode})
+    put = board.put(rows(CONTENT, HALF), RESUMABLE)
     assert put.error is None
     assert put.acks[0] == {"resume": {"bytes": HALF, "algorithm": "sha256", "digest": sha256(CONTENT[:HALF])}}
     assert put.last["done"]
@@ -70,22 +70,22 @@ def test_a_write_goes_on_after_what_was_kept(board: BoardServer, mode: str) -> N
     assert (board.folder / "big.bin").read_bytes() == CONTENT
 
 
-def test_a_write_that_may_not_be_resumed_leaves_nothing(board: BoardServer, mode: str) -> None:
+def test_a_write_that_may_not_be_resumed_leaves_nothing(board: BoardServer) -> None:
     before = {path.name for path in board.folder.iterdir()}
-    break_off(board, CONTENT[:HALF], **FILE, mode=mode)
+    break_off(board, CONTENT[:HALF], **FILE)
     assert {path.name for path in board.folder.iterdir()} == before
-    assert kept(board, **RESUMABLE, mode=mode)["bytes"] == 0
+    assert kept(board, **RESUMABLE)["bytes"] == 0
 
 
-def test_a_client_that_is_gone_leaves_what_it_had_stored(board: BoardServer, mode: str) -> None:
+def test_a_client_that_is_gone_leaves_what_it_had_stored(board: BoardServer) -> None:
     client = flight.connect(board.location)
-    writer, reader = client.do_put(command(**RESUMABLE, mode=mode), SCHEMA)
+    writer, reader = client.do_put(command(**RESUMABLE), SCHEMA)
     writer.write_table(rows(CONTENT[:HALF]))
     while json.loads(reader.read().to_pybytes()).get("bytes", 0) < HALF:
         pass
     client.close()
     del writer, reader
-    assert kept(board, **RESUMABLE, mode=mode) == {
+    assert kept(board, **RESUMABLE) == {
         "bytes": HALF,
         "algorithm": "sha256",
         "digest": sha256(CONTENT[:HALF]),
@@ -93,9 +93,9 @@ def test_a_client_that_is_gone_leaves_what_it_had_stored(board: BoardServer, mod
 
 
 @pytest.mark.parametrize("offset", [0, 1, 16_384, 40_000, len(CONTENT)])
-def test_reading_begins_at_an_offset(board: BoardServer, mode: str, offset: int) -> None:
+def test_reading_begins_at_an_offset(board: BoardServer, offset: int) -> None:
     (board.folder / "big.bin").write_bytes(CONTENT)
-    got = board.get(**FILE, offset=offset, mode=mode)
+    got = board.get(**FILE, offset=offset)
     assert got.error is None
     assert b"".join(got.table["data"].to_pylist()) == CONTENT[offset:]
     assert got.table["offset"].to_pylist()[:1] == ([offset] if offset < len(CONTENT) else [])

@@ -28,32 +28,32 @@ def batch(*data: bytes) -> pa.RecordBatch:
     return pa.record_batch([pa.array(data, pa.binary())], schema=SENT)
 
 
-def test_telemetry_as_it_comes(talking: BoardServer, mode: str) -> None:
-    got = talking.get(**SESSION, format="jsonl", schema=TELEMETRY, limit_rows=5, mode=mode)
+def test_telemetry_as_it_comes(talking: BoardServer) -> None:
+    got = talking.get(**SESSION, format="jsonl", schema=TELEMETRY, limit_rows=5)
     assert got.error is None and got.trailer is not None and got.schema is not None
-    assert got.schema.metadata[b"fastflight.path"] == mode.encode()
+    assert got.schema.metadata[b"fastflight.path"] == b"async"
     assert json.loads(got.schema.metadata[b"fastflight.time"])["resolution_us"] >= 1
     rows = got.table.to_pylist()
     assert list(rows[0]) == ["seq", "time", "ms", "temperature"]
     assert [row["ms"] for row in rows] == sorted({row["ms"] for row in rows})
     assert (got.trailer["ended"], got.trailer["rows"], got.trailer["lost"]) == ("limit reached", 5, 0)
-    again = talking.get(**SESSION, format="jsonl", schema=TELEMETRY, limit_rows=5, mode=mode, since_seq=rows[0]["seq"])
+    again = talking.get(**SESSION, format="jsonl", schema=TELEMETRY, limit_rows=5, since_seq=rows[0]["seq"])
     assert again.table.to_pylist() == rows
 
 
-def test_a_session_goes_on_where_another_ended(talking: BoardServer, mode: str) -> None:
-    first = talking.get(**SESSION, limit_rows=4, mode=mode)
+def test_a_session_goes_on_where_another_ended(talking: BoardServer) -> None:
+    first = talking.get(**SESSION, limit_rows=4)
     assert first.trailer is not None
-    second = talking.get(**SESSION, limit_rows=4, mode=mode, since_seq=first.trailer["next_seq"])
+    second = talking.get(**SESSION, limit_rows=4, since_seq=first.trailer["next_seq"])
     numbers = [number for got in (first, second) for number in got.table["seq"].to_pylist()]
     assert numbers == list(range(numbers[0], numbers[0] + 8))
 
 
-def test_a_file_is_read_in_the_middle_of_a_session_and_no_row_is_lost(talking: BoardServer, mode: str) -> None:
-    reader = talking.client.do_get(ticket(**SESSION, mode=mode))
+def test_a_file_is_read_in_the_middle_of_a_session_and_no_row_is_lost(talking: BoardServer) -> None:
+    reader = talking.client.do_get(ticket(**SESSION))
     stream = messages(reader)
     numbers = [row["seq"] for row in next(stream)[0]]
-    assert talking.table(type="device.file", device="demo", path="/log.bin", mode=mode).num_rows
+    assert talking.table(type="device.file", device="demo", path="/log.bin").num_rows
     after = talking.inventory.device("demo").tap.next_seq + 5
     while numbers[-1] < after:
         rows, note = next(stream)
@@ -64,14 +64,14 @@ def test_a_file_is_read_in_the_middle_of_a_session_and_no_row_is_lost(talking: B
 
 
 def test_a_slow_reader_sees_exactly_what_it_missed_and_holds_nobody_up(
-    peer: HandmadeDevice, serve: Serve, mode: str, monkeypatch: pytest.MonkeyPatch
+    peer: HandmadeDevice, serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("fastflight.server.answers.AHEAD_BYTES", 64 * 1024)
     board = serve(peer.url)
     # gRPC holds little for one that does not look how much the line could carry; else what chance has it, 4 MB or 38.
     steady = flight.FlightClient(board.location, generic_options=[("grpc.http2.bdp_probe", 0)])
-    slow = steady.do_get(ticket(**SESSION, mode=mode))
-    fast = messages(board.client.do_get(ticket(**SESSION, mode=mode)))
+    slow = steady.do_get(ticket(**SESSION))
+    fast = messages(board.client.do_get(ticket(**SESSION)))
     piece = b"x" * 64 * 1024
     with peer.answer() as device:
         # More than is held for the slow one. The fast one is waited for, so that the tap need not.
@@ -100,13 +100,13 @@ def test_a_slow_reader_sees_exactly_what_it_missed_and_holds_nobody_up(
     steady.close()
 
 
-def test_what_is_no_longer_kept_is_a_gap(peer: HandmadeDevice, serve: Serve, mode: str) -> None:
+def test_what_is_no_longer_kept_is_a_gap(peer: HandmadeDevice, serve: Serve) -> None:
     board = serve(peer.url)
     tap = board.inventory.device("demo").tap
     for _ in range(KEPT_BYTES // CHUNK_BYTES + 10):
         tap.feed("rx", b".")
     first = tap.next_seq - KEPT_BYTES // (CHUNK_BYTES + 1)
-    reader = board.client.do_get(ticket(**SESSION, since_seq=0, limit_rows=1, mode=mode))
+    reader = board.client.do_get(ticket(**SESSION, since_seq=0, limit_rows=1))
     with peer.answer():
         rows, note = next(messages(reader))
     assert note["gap"].items() >= {"first": 0, "last": first - 1, "why": "not read in time"}.items()
@@ -114,11 +114,11 @@ def test_what_is_no_longer_kept_is_a_gap(peer: HandmadeDevice, serve: Serve, mod
 
 
 def test_a_session_goes_on_when_the_device_comes_back(
-    peer: HandmadeDevice, serve: Serve, mode: str, monkeypatch: pytest.MonkeyPatch
+    peer: HandmadeDevice, serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("fastflight.device.listening.FIRST_RETRY_SECONDS", 0.01)
     board = serve(peer.url)
-    reader = board.client.do_get(ticket(**SESSION, format="lines", reconnect=True, mode=mode))
+    reader = board.client.do_get(ticket(**SESSION, format="lines", reconnect=True))
     stream = messages(reader)
     with peer.answer() as device:
         device.sendall(b"one\n")
@@ -130,19 +130,19 @@ def test_a_session_goes_on_when_the_device_comes_back(
         reader.cancel()
 
 
-def test_a_device_that_is_not_there_is_an_error(serve: Serve, mode: str) -> None:
-    got = serve("socket://127.0.0.1:9").get(**SESSION, mode=mode)
+def test_a_device_that_is_not_there_is_an_error(serve: Serve) -> None:
+    got = serve("socket://127.0.0.1:9").get(**SESSION)
     assert isinstance(got.error, flight.FlightUnavailableError)
     assert got.schema is None
 
 
-def test_what_is_put_is_sent_and_seen(talking: BoardServer, mode: str) -> None:
-    reader = talking.client.do_get(ticket(**SESSION, format="lines", mode=mode))
+def test_what_is_put_is_sent_and_seen(talking: BoardServer) -> None:
+    reader = talking.client.do_get(ticket(**SESSION, format="lines"))
     stream = messages(reader)
     next(stream)
     # A row of nothing is one that its sender waits for word of, as every other.
     sent = pa.table({"data": [b"print(40", b"", b" + 2)\r"]}, SENT)
-    put = talking.put(sent, {**SESSION, "mode": mode}, chunk=1)
+    put = talking.put(sent, SESSION, chunk=1)
     assert put.error is None
     assert put.last == {"rows": 3, "bytes": 14, "done": True}
     assert any(row["text"] == "42" for rows, _ in stream for row in rows)
@@ -159,8 +159,8 @@ def exchange(board: BoardServer, **keys: Any) -> Iterator[tuple[Any, Any]]:
         writer.close()
 
 
-def test_a_prompt_from_afar(board: BoardServer, mode: str) -> None:
-    with exchange(board, mode=mode) as (writer, reader):
+def test_a_prompt_from_afar(board: BoardServer) -> None:
+    with exchange(board) as (writer, reader):
         stream = messages(reader)
         writer.write_batch(batch(b"1+1\r"))
         assert said(stream, b"2\r\n>>> ").endswith(b"1+1\r\n2\r\n>>> ")
@@ -168,7 +168,7 @@ def test_a_prompt_from_afar(board: BoardServer, mode: str) -> None:
         assert isinstance(busy.error, flight.FlightUnavailableError)
         assert "demo: in use by an interactive session (a REPL) for" in str(busy.error)
         assert re.search(r"Close it where it is open, or ask again in \d+ s", str(busy.error))
-        watching = board.client.do_get(ticket(**SESSION, since_seq=0, limit_rows=1, mode=mode)).read_all()
+        watching = board.client.do_get(ticket(**SESSION, since_seq=0, limit_rows=1)).read_all()
         assert watching.num_rows == 1
         writer.done_writing()
         *_, (_, trailer) = stream
@@ -177,12 +177,12 @@ def test_a_prompt_from_afar(board: BoardServer, mode: str) -> None:
     assert board.exec("print(3)") == "3\n"
 
 
-def test_an_exchange_ends_when_the_device_is_gone(peer: HandmadeDevice, serve: Serve, mode: str) -> None:
+def test_an_exchange_ends_when_the_device_is_gone(peer: HandmadeDevice, serve: Serve) -> None:
     board = serve(peer.url)
     answered: list[socket.socket] = []
     answering = threading.Thread(target=lambda: answered.append(peer.answer()))
     answering.start()
-    with exchange(board, mode=mode) as (writer, reader):
+    with exchange(board) as (writer, reader):
         writer.write_batch(batch(b"hello"))
         answering.join()
         (device,) = answered
@@ -195,9 +195,9 @@ def test_an_exchange_ends_when_the_device_is_gone(peer: HandmadeDevice, serve: S
     assert not board.inventory.device("demo").is_open
 
 
-def test_a_client_that_leaves_gives_the_line_back(board: BoardServer, mode: str) -> None:
+def test_a_client_that_leaves_gives_the_line_back(board: BoardServer) -> None:
     with flight.connect(board.location) as leaving:
-        writer, reader = leaving.do_exchange(command(**SESSION, mode=mode))
+        writer, reader = leaving.do_exchange(command(**SESSION))
         writer.begin(SENT)
         writer.write_batch(batch(b"1+1\r"))
         said(messages(reader), b"2\r\n")
@@ -205,10 +205,10 @@ def test_a_client_that_leaves_gives_the_line_back(board: BoardServer, mode: str)
     assert board.exec("print(3)") == "3\n"
 
 
-def test_only_bytes_can_be_sent(board: BoardServer, mode: str) -> None:
-    put = board.put(pa.table({"text": ["1+1"]}), {**SESSION, "mode": mode})
+def test_only_bytes_can_be_sent(board: BoardServer) -> None:
+    put = board.put(pa.table({"text": ["1+1"]}), SESSION)
     assert isinstance(put.error, pa.ArrowInvalid) and "data: binary" in str(put.error)
-    null = board.put(pa.table({"data": [None]}, SENT), {**SESSION, "mode": mode})
+    null = board.put(pa.table({"data": [None]}, SENT), SESSION)
     assert isinstance(null.error, pa.ArrowInvalid) and "no data" in str(null.error)
 
 

@@ -42,14 +42,14 @@ def files_in(rows: pa.Table) -> dict[str, bytes]:
     return files
 
 
-def test_a_tree_goes_there_and_back(board: BoardServer, mode: str) -> None:
-    put = board.put(rows_of(FILES), {**TREE, "mode": mode}, chunk=3)
+def test_a_tree_goes_there_and_back(board: BoardServer) -> None:
+    put = board.put(rows_of(FILES), TREE, chunk=3)
     assert put.error is None
     assert (put.last["files"], put.last["bytes"], put.last["done"]) == (4, sum(map(len, FILES.values())), True)
     assert put.acks[0]["rows"] == 3
     assert files_below(board.folder / "data") == FILES
 
-    got = board.get(**TREE, mode=mode)
+    got = board.get(**TREE)
     assert got.error is None
     assert files_in(got.table) == FILES
     assert got.trailer is not None
@@ -58,39 +58,39 @@ def test_a_tree_goes_there_and_back(board: BoardServer, mode: str) -> None:
     assert got.digests == [sha256(content) for content in files_in(got.table).values()]
 
 
-def test_files_that_the_rows_do_not_name_stay(board: BoardServer, mode: str) -> None:
-    assert board.put(rows_of({"a": b"old", "b": b"old"}), {**TREE, "mode": mode}).error is None
-    assert board.put(rows_of({"b": b"new"}), {**TREE, "mode": mode}).error is None
+def test_files_that_the_rows_do_not_name_stay(board: BoardServer) -> None:
+    assert board.put(rows_of({"a": b"old", "b": b"old"}), TREE).error is None
+    assert board.put(rows_of({"b": b"new"}), TREE).error is None
     assert files_below(board.folder / "data") == {"a": b"old", "b": b"new"}
 
 
-def test_files_can_be_chosen(board: BoardServer, mode: str) -> None:
+def test_files_can_be_chosen(board: BoardServer) -> None:
     assert board.put(rows_of(FILES), TREE).error is None
-    chosen = board.table(**TREE, files=["z é.txt", "deep/empty"], mode=mode)
+    chosen = board.table(**TREE, files=["z é.txt", "deep/empty"])
     assert list(files_in(chosen).items()) == [("z é.txt", b"z"), ("deep/empty", b"")]
-    assert board.table(**TREE, files=[], mode=mode).num_rows == 0
-    missing = board.get(**TREE, files=["deep/empyt"], mode=mode).error
+    assert board.table(**TREE, files=[]).num_rows == 0
+    missing = board.get(**TREE, files=["deep/empyt"]).error
     assert isinstance(missing, KeyError)
     assert "Did you mean 'deep/empty'?" in str(missing)
 
 
-def test_what_broke_off_is_no_part_of_a_tree(board: BoardServer, mode: str) -> None:
+def test_what_broke_off_is_no_part_of_a_tree(board: BoardServer) -> None:
     assert board.put(rows_of({"a": b"a"}), TREE).error is None
     (board.folder / "data" / ".fastflight-part").write_bytes(b"left behind")
-    assert files_in(board.table(**TREE, mode=mode)) == {"a": b"a"}
+    assert files_in(board.table(**TREE)) == {"a": b"a"}
 
 
-def test_the_root_is_a_tree(board: BoardServer, mode: str) -> None:
-    whole = files_in(board.table(type="device.tree", device="demo", mode=mode))
+def test_the_root_is_a_tree(board: BoardServer) -> None:
+    whole = files_in(board.table(type="device.tree", device="demo"))
     assert whole == files_below(board.folder)
     assert "readings.csv" in whole
 
 
-def test_a_file_is_not_a_tree(board: BoardServer, mode: str) -> None:
-    error = board.get(**{**TREE, "path": "/log.bin"}, mode=mode).error
+def test_a_file_is_not_a_tree(board: BoardServer) -> None:
+    error = board.get(**{**TREE, "path": "/log.bin"}).error
     assert isinstance(error, pa.ArrowInvalid)
     assert "this is a file, not a folder" in str(error)
-    assert isinstance(board.get(**{**TREE, "path": "/nowhere"}, mode=mode).error, KeyError)
+    assert isinstance(board.get(**{**TREE, "path": "/nowhere"}).error, KeyError)
 
 
 @pytest.mark.parametrize(
@@ -117,8 +117,8 @@ def test_rows_that_are_no_tree_are_refused(board: BoardServer, rows: pa.Table, s
     assert files_below(board.folder) == before
 
 
-def test_an_empty_tree_is_written(board: BoardServer, mode: str) -> None:
-    put = board.put(SCHEMA.empty_table(), {**TREE, "mode": mode})
+def test_an_empty_tree_is_written(board: BoardServer) -> None:
+    put = board.put(SCHEMA.empty_table(), TREE)
     assert put.error is None
     assert put.last["files"] == 0
 

@@ -31,10 +31,8 @@ def log(board: BoardServer) -> BoardServer:
 
 
 @pytest.mark.parametrize("columns", [None, ["t"], ["temp"]])
-def test_the_rows_are_the_same_whatever_columns_are_read(
-    log: BoardServer, mode: str, columns: list[str] | None
-) -> None:
-    got = log.get(type="device.file", device="demo", path="/log.csv", mode=mode, columns=columns)
+def test_the_rows_are_the_same_whatever_columns_are_read(log: BoardServer, columns: list[str] | None) -> None:
+    got = log.get(type="device.file", device="demo", path="/log.csv", columns=columns)
     assert (got.error, got.table.num_rows) == (None, 4002)
     types = {"t": pa.int64(), "temp": pa.float64()}
     assert {field.name: field.type for field in got.table.schema} == {name: types[name] for name in columns or types}

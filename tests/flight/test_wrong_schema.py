@@ -77,8 +77,8 @@ def test_reading_rows_leaves_the_loop_to_other_boards(boards: BoardServer, monke
     assert rows[0].num_rows == 10_000
 
 
-def test_cells_that_do_not_fit_are_null_and_counted(boards: BoardServer, mode: str) -> None:
-    (trailer,) = notes(boards, type="device.file", device="demo", mode=mode, **WRONG)
+def test_cells_that_do_not_fit_are_null_and_counted(boards: BoardServer) -> None:
+    (trailer,) = notes(boards, type="device.file", device="demo", **WRONG)
     first = samples.readings().split(b"\n")[1].decode().split(",")[1]
     empty = len(re.findall(rb"(?m)^[^,]*,,", samples.readings()))  # where the sensor did not answer: null
     assert (trailer["rows"], trailer["rejected"]) == (10_000, 0)
@@ -86,10 +86,10 @@ def test_cells_that_do_not_fit_are_null_and_counted(boards: BoardServer, mode: s
     assert trailer["null_cell_reasons"] == {"temperature": f"column 'temperature': {first!r} is not timestamp[s]"}
 
 
-def test_of_a_fleet_the_device_is_named(boards: BoardServer, mode: str) -> None:
+def test_of_a_fleet_the_device_is_named(boards: BoardServer) -> None:
     (boards.folder / "torn.csv").write_text("a,b\n" + "1\n" * (2 * NOTE_ROWS))
     request = {"type": "fleet.file", "devices": "demo", "path": "/torn.csv", "schema": {"a": "int64"}}
-    early, _ = notes(boards, mode=mode, **request)
+    early, _ = notes(boards, **request)
     assert (early["device"], early["mostly_rejected"]["rows"] >= NOTE_ROWS) == ("demo", True)
 
 

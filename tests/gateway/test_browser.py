@@ -245,30 +245,22 @@ def test_what_a_device_says_is_text_and_never_runs(browser: Browser) -> None:
             assert page.evaluate("window.ran") is None
 
 
-def test_a_phone_shows_one_thing_at_a_time(browser: Browser) -> None:
-    with serving(demo="sim:", other="sim:?telemetry=0") as running:
-        with looking(browser, f"{running.http}/", viewport={"width": 360, "height": 700}) as page:
-            page.get_by_role("button", name="demo").click()
-            expect(page.locator("#device")).to_be_visible()
-            expect(page.locator("#fleet")).to_be_hidden()
-            assert page.evaluate("document.documentElement.scrollWidth") <= 360
-            page.get_by_role("button", name="Back to all devices").click()
-            expect(page.locator("#fleet")).to_be_visible()
+def test_a_phone_shows_one_thing_at_a_time_and_finds_a_long_list_where_it_was_left(browser: Browser) -> None:
+    devices = {f"board-{number:02d}": "socket://127.0.0.1:9" for number in range(30)}
+    phone = {"width": 360, "height": 700}
+    with serving(**devices) as running, looking(browser, f"{running.http}/", viewport=phone) as page:
+        page.get_by_role("button", name="board-25").click()
+        expect(page.locator("#name")).to_be_in_viewport()
+        expect(page.locator("#fleet")).to_be_hidden()
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360
+        page.get_by_role("button", name="Back to all devices").click()
+        expect(page.locator("#fleet")).to_be_visible()
+        expect(page.get_by_role("button", name="board-25")).to_be_in_viewport()
 
 
 def sign_in(page: Page, token: str) -> None:
     page.get_by_label("Token").fill(token)
     page.get_by_role("button", name="Sign in").click()
-
-
-def test_a_long_list_is_found_where_it_was_left(browser: Browser) -> None:
-    devices = {f"board-{number:02d}": "socket://127.0.0.1:9" for number in range(30)}
-    phone = {"width": 390, "height": 700}
-    with serving(**devices) as running, looking(browser, f"{running.http}/", viewport=phone) as page:
-        page.get_by_role("button", name="board-25").click()
-        expect(page.locator("#name")).to_be_in_viewport()
-        page.get_by_role("button", name="Back to all devices").click()
-        expect(page.get_by_role("button", name="board-25")).to_be_in_viewport()
 
 
 def test_tabs_are_used_by_the_keyboard_and_the_view_of_a_cluster_says_that_there_is_none(browser: Browser) -> None:
