@@ -15,7 +15,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.support.commands import FASTFLIGHT, run_command
+from tests.support.commands import FASTFLIGHT, Command, run_command
 
 SECONDS = 60
 PORTS = ("--rfc2217", "0", "--socket", "0", "--viewers", "0")
@@ -33,9 +33,9 @@ DEVICE = f"exec:{shlex.join([sys.executable, '-c', ECHO])}"
 @contextmanager
 def sharing(*options: str) -> Iterator[tuple[subprocess.Popen[str], dict[str, int]]]:
     """A bridge process, and its ports by kind."""
-    # What is dropped unclosed says so on stderr.
-    command = [sys.executable, "-W", "always::ResourceWarning", "-m", "fastflight", "bridge", *options]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with Command(
+        [*FASTFLIGHT, "bridge", *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
         try:
             assert process.stdout is not None
             ready = process.stdout.readline()
