@@ -379,14 +379,10 @@ needs_a_full_disk = pytest.mark.skipif(not Path("/dev/full").exists(), reason="n
 @needs_a_full_disk
 @pytest.mark.parametrize("verb", WRITTEN)
 def test_output_that_cannot_be_written_is_an_error_in_one_line(
-    evil: EvilServer, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, verb: str
+    evil: EvilServer, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, files: None, verb: str
 ) -> None:
     evil.refuses = ""
     monkeypatch.setenv("FASTFLIGHT_SERVER", evil.location)
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "folder").mkdir()
-    (tmp_path / "program").mkdir()
-    (tmp_path / "program" / "main.py").write_text("")
     with open("/dev/full", "w", encoding="utf-8") as full:
         monkeypatch.setattr(sys, "stdout", full)
         with pytest.raises(SystemExit) as ended:

@@ -48,43 +48,39 @@ def plugged(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_only_board_needs_no_server_and_no_name(run_local: RunLocal, plugged: Path) -> None:
+# Commands for the only board that is plugged in, and what they print.
+COMMANDS = [
+    (["ls", "--json"], '"/a.txt"'),
+    (["exec", "print(6 * 7)"], "42\n"),
+    (["eval", "6 * 7"], "42\n"),
+    (["info", "--json"], '"platform"'),
+    (["df"], "/ "),
+    # It needs rows after it has talked to the board.
+    (["get", "/t.csv", "--json"], '"rows": 1'),
+    # A board may be given by its URL, and gets a name.
+    (["ls", "--device", "sim:?files={files}", "--json"], '"/a.txt"'),
+    (["cat", "lab:/a.txt", "--device", "lab=sim:?files={files}"], "hello"),
+    (["get", "lab:/t.csv", "--json", "--device", "lab=sim:?files={files}"], '"device": "lab"'),
+]
+
+
+@pytest.mark.parametrize(("command", "prints"), COMMANDS)
+def test_the_only_board_needs_no_server_and_no_name(
+    run_local: RunLocal, plugged: Path, command: list[str], prints: str
+) -> None:
     (plugged / "a.txt").write_text("hello")
-    listed = run_local("ls", "--json")
-    assert listed.exit_code == 0, listed.output
-    assert "/a.txt" in [entry["path"] for entry in json.loads(listed.stdout)]
-    assert run_local("exec", "print(6 * 7)").stdout == "42\n"
-    assert run_local("info", "--json").exit_code == 0
+    (plugged / "t.csv").write_text("a\n1\n")
+    done = run_local(*(word.format(files=plugged) for word in command))
+    assert (done.exit_code, prints in done.stdout) == (0, True), done.output
 
 
 def test_output_arrives_as_from_a_server_also_of_code_that_raises(run_local: RunLocal, plugged: Path) -> None:
     ran = run_local("exec", "--json", r"print('a\nb'); print('c', end='')")
-    assert [(row["line"], row["text"]) for row in map(json.loads, ran.stdout.splitlines())] == [
-        (0, "a"),
-        (1, "b"),
-        (2, "c"),
-    ]
+    rows = [json.loads(line) for line in ran.stdout.splitlines()]
+    assert [(row["line"], row["text"]) for row in rows] == [(0, "a"), (1, "b"), (2, "c")]
     failed = run_local("exec", "print('before', end=''); 1/0")
     assert (failed.exit_code, failed.stdout) == (REFUSED, "before\n")
     assert "ZeroDivisionError" in failed.stderr
-    assert run_local("eval", "6 * 7").stdout == "42\n"
-    assert run_local("df").exit_code == 0
-
-
-def test_a_command_may_need_rows_after_it_has_talked_to_the_board(run_local: RunLocal, plugged: Path) -> None:
-    (plugged / "t.csv").write_text("a\n1\n")
-    shown = run_local("get", "/t.csv", "--json")
-    assert json.loads(shown.stdout)["rows"] == 1
-
-
-def test_a_board_may_be_given_by_its_url(run_local: RunLocal, tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text("hello")
-    listed = run_local("ls", "--device", f"sim:?files={tmp_path}", "--json")
-    assert "/a.txt" in [entry["path"] for entry in json.loads(listed.stdout)]
-    named = ("--device", f"lab=sim:?files={tmp_path}")
-    assert run_local("cat", "lab:/a.txt", *named).stdout == "hello"
-    (tmp_path / "t.csv").write_text("a\n1\n")
-    assert json.loads(run_local("get", "lab:/t.csv", "--json", *named).stdout)["device"] == "lab"
 
 
 def test_a_wrong_url_of_a_board_is_wrong_usage(run_local: RunLocal) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import pytest
 from click.testing import Result
@@ -42,44 +43,41 @@ def test_a_person_sees_limits_streams_devices_and_loops(run: Run) -> None:
     assert "device.listing" in said and "demo" in said and "shard-0" in said
 
 
-@pytest.mark.parametrize("width", [80, 120])
-def test_it_fits_a_terminal(run: Run, width: int) -> None:
-    told = json.loads(run("stats", "--json").stdout)
+def drawn(answer: Mapping[str, Any], metrics: Mapping[str, Any] = {}, width: int = 120) -> str:
+    """What a person sees of an answer."""
     console = Console(width=width, force_terminal=False)
     with console.capture() as captured:
-        console.print(render("grpc://127.0.0.1:8815", told, metrics_of(told)))
-    assert "…" not in captured.get()
-    assert all(len(line) <= width for line in captured.get().splitlines())
+        console.print(render("grpc://127.0.0.1:8815", answer, metrics))
+    return captured.get()
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_it_fits_a_terminal(run: Run, width: int) -> None:
+    answer = json.loads(run("stats", "--json").stdout)
+    shown = drawn(answer, metrics_of(answer), width)
+    assert "…" not in shown
+    assert all(len(line) <= width for line in shown.splitlines())
 
 
 def test_each_output_of_a_device_is_a_row() -> None:
+    output = {"device": "demo", "output": "mqtt://broker.local:1883"}
+    outcomes = [("sent", 1234), ("refused", 2), ("misfit", 3)]
     figures = {
-        "fastflight_publish_failing": [[{"device": "demo", "output": "mqtt://broker.local:1883"}, 1]],
-        "fastflight_publish_rows_total": [
-            [{"device": "demo", "output": "mqtt://broker.local:1883", "outcome": outcome}, count]
-            for outcome, count in (("sent", 1234), ("refused", 2), ("misfit", 3))
-        ],
-        "fastflight_publish_waiting": [[{"device": "demo", "output": "mqtt://broker.local:1883"}, 45]],
-        "fastflight_publish_lost_total": [[{"device": "demo", "output": "mqtt://broker.local:1883"}, 6]],
+        "fastflight_publish_failing": [[output, 1]],
+        "fastflight_publish_rows_total": [[{**output, "outcome": outcome}, count] for outcome, count in outcomes],
+        "fastflight_publish_waiting": [[output, 45]],
+        "fastflight_publish_lost_total": [[output, 6]],
     }
-    console = Console(width=80, force_terminal=False)
-    with console.capture() as captured:
-        console.print(render("here", {"threads": {"all": 3}, "figures": figures}, {}))
-    (row,) = (line.split() for line in captured.get().splitlines() if line.startswith("demo"))
+    shown = drawn({"threads": {"all": 3}, "figures": figures}, width=80)
+    (row,) = (line.split() for line in shown.splitlines() if line.startswith("demo"))
     assert row == ["demo", "mqtt://broker.local:1883", "failing", "1,234", "5", "45", "6"]
 
 
-def test_whom_the_server_did_not_wait_for_is_told_once_there_are_any() -> None:
-    part = {"threads": {"all": 3}, "figures": {}}
-    console = Console(width=120, force_terminal=False)
-    with console.capture() as captured:
-        console.print(render("here", part, {}))
-    assert "ended:" not in captured.get()
+def test_clients_that_the_server_did_not_wait_for_are_counted_once_there_are_any() -> None:
+    assert "ended:" not in drawn({"threads": {"all": 3}, "figures": {}})
     overdue = [[{"client": "reader"}, 2], [{"client": "writer"}, 0]]
     cut = {"fastflight_overdue_total": overdue, "fastflight_connections_cut_total": [[{}, 1]]}
-    with console.capture() as captured:
-        console.print(render("here", {**part, "figures": cut}, {}))
-    assert "ended: 2 stalled readers, 1 connections cut\n" in captured.get()
+    assert "ended: 2 stalled readers, 1 connections cut\n" in drawn({"threads": {"all": 3}, "figures": cut})
 
 
 def test_a_server_that_drains_is_alive_and_not_ready(monkeypatch: pytest.MonkeyPatch) -> None:
