@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import shlex
 import socket
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from fastflight.app.compose import RunningServer, open_server
+from fastflight.app.compose import RunningServer
 from fastflight.client import FastFlightClient
-from fastflight.errors import BusyError, TransportTimeout
-from tests.support.servers import config, serving
+from fastflight.errors import BusyError
+from tests.support.servers import serving
 from tests.support.waiting import read_until
 
 SECONDS = 30.0
@@ -72,32 +70,6 @@ def test_a_tool_that_comes_while_a_request_runs_is_told_at_once(
     with tool(server, kind) as stream:
         assert b"fastflight: demo: in use by " in read_socket_until(stream, b"\r\n")
     batches.close()  # type: ignore[attr-defined]
-
-
-def test_a_command_takes_ctrl_c_and_outlives_soft_resets_for_tools_and_requests() -> None:
-    command = shlex.join([sys.executable, "-I", "-S", str(Path(__file__).parents[1] / "bridge" / "unix_child.py")])
-    settings = config({"demo": {"url": f"exec:{command}", "bridge": {"socket": 0}}})
-    with open_server(settings) as server, FastFlightClient(server.location) as client:
-        with tool(server) as stream:
-            stream.sendall(b"\r\x03")
-            read_socket_until(stream, b">>> ")
-            for _ in range(2):
-                stream.sendall(b"x = 1\r\x04")
-                read_socket_until(stream, b"MPY: soft reboot\r\n")
-                read_socket_until(stream, b">>> ")
-                stream.sendall(b"x\r")
-                read_socket_until(stream, b"NameError")
-        client.reset("demo")
-        with client.interact("demo") as repl:
-            repl.send(b"\r")
-            repl.read_until(b">>> ")
-            repl.send(b"""exec("print('runs')\\nwhile True: pass")\r""")
-            repl.read_until(b"runs\n")
-            repl.send(b"\x03")
-            repl.read_until(b"KeyboardInterrupt")
-        with pytest.raises(TransportTimeout, match="the code wrote nothing for 0.5 s and was stopped"):
-            client.exec("demo", "while True: pass", timeout=0.5).to_arrow()
-        assert lines(client, "print(1)") == ["1"]
 
 
 def test_viewers_see_tools_and_not_requests(server: RunningServer, client: FastFlightClient) -> None:

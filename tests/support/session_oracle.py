@@ -55,10 +55,6 @@ class Expected:
             return self.items
         return self.items[: places[limit - 1] + 1]
 
-    def rows_only(self) -> Expected:
-        """Return the answer of an edge that has no notes between its rows."""
-        return Expected([item for item in self.items if "seq" in item], self.rejected)
-
 
 @dataclass
 class _Run:

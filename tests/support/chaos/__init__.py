@@ -7,16 +7,14 @@
         proxy.mend()                          # no fault is in force any more
 
 `fault` has the kinds of faults and how they are written, `course` what they do to a stream of bytes, without I/O.
-`AsyncChaosProxy` is the same for a loop.
 """
 
 from tests.support.chaos.course import Break, Course, Pass, Step, Wait
 from tests.support.chaos.fault import ENDINGS, Fault, Kind, Way, drawn
-from tests.support.chaos.proxy import AsyncChaosProxy, ChaosProxy
+from tests.support.chaos.proxy import ChaosProxy
 
 __all__ = [
     "ENDINGS",
-    "AsyncChaosProxy",
     "Break",
     "ChaosProxy",
     "Course",

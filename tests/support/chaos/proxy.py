@@ -1,7 +1,8 @@
 """The proxy: connections to a port of its own go on to a target, and suffer what they are told to.
 
 Faults that are given (`strike`) hold for every connection that is open, from its next byte on, and for those that come
-until they have struck; `struck` has those that did. `unplug` breaks all connections and refuses new ones, until `plug`.
+until they have struck; `mend` returns those that did. `unplug` breaks all connections and refuses new ones, until
+`plug`.
 It holds back as TCP does: what one side does not take is not read from the other.
 """
 
@@ -135,61 +136,83 @@ class _Connection:
             self._timers.append(loop.call_later(fault.amount, self.end, Kind.CUT))
 
 
-class AsyncChaosProxy:
-    """A proxy in front of `host`:`port`, on the running loop, while its context lasts. `port` is where it listens."""
+class ChaosProxy:
+    """A proxy in front of `host`:`port` while its context lasts. `port` is where it listens.
+
+    It runs on a loop in a thread of its own. Any thread may use it.
+    """
 
     def __init__(self, host: str, port: int, faults: Iterable[Fault | str] = (), *, seed: int = 0) -> None:
-        self.target = host, port
+        self._target = host, port
         self.port = 0
+        # How many came and reached the target.
         self.connections = 0
-        self.struck: list[str] = []
+        self._struck: list[str] = []
         self._seed = seed
         self._ahead = [_fault(each) for each in faults]
         self._plugged = True
         self._open: set[_Connection] = set()
         self._coming: set[asyncio.Task[None]] = set()
+        self._started = threading.Event()
 
-    async def __aenter__(self) -> Self:
-        self._listener = socket.create_server((HOST, 0))
-        self._listener.setblocking(False)
-        self.port = self._listener.getsockname()[1]
-        # Not sock_accept: one that is cancelled when somebody has just come loses the socket.
-        asyncio.get_running_loop().add_reader(self._listener, self._accept)
+    def __enter__(self) -> Self:
+        self._loop = asyncio.SelectorEventLoop()  # what Windows has by default watches no socket
+        self._stop = asyncio.Event()
+        self._thread = threading.Thread(target=self._run, name="chaos-proxy")
+        self._thread.start()
+        self._started.wait()
         return self
 
-    async def __aexit__(
+    def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self.aclose()
+        self.close()
 
-    async def aclose(self) -> None:
+    def close(self) -> None:
         """Break all connections, and listen no more."""
-        asyncio.get_running_loop().remove_reader(self._listener)
-        self._listener.close()
-        serving = list(self._coming)
-        for task in serving:
-            task.cancel()
-        await asyncio.gather(*serving, return_exceptions=True)
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join()
+
+    @property
+    def has_struck(self) -> bool:
+        """Whether any fault has, since the last call of `mend`."""
+        return bool(self._struck)
+
+    def aim(self, port: int) -> None:
+        """Have new connections go to another port of the target."""
+        self._target = self._target[0], port
 
     def strike(self, *faults: Fault | str) -> None:
         """Have these happen: `Fault`s, or as they are written."""
         given = [_fault(each) for each in faults]
-        self._ahead += given
-        for connection in self._open:
-            connection.strike(given)
+
+        def strike() -> None:
+            self._ahead += given
+            for connection in self._open:
+                connection.strike(given)
+
+        self._on_loop(strike)
 
     def mend(self) -> list[str]:
         """No fault is in force any more. Those that have struck since the last call."""
-        self._ahead.clear()
-        for connection in list(self._open):
-            connection.mend()
-        struck, self.struck = self.struck, []
-        return struck
+
+        def mend() -> list[str]:
+            self._ahead.clear()
+            for connection in list(self._open):
+                connection.mend()
+            struck, self._struck = self._struck, []
+            return struck
+
+        return self._on_loop(mend)
 
     def cut(self, kind: Kind = Kind.CUT) -> None:
         """Break all connections now."""
-        for connection in list(self._open):
-            connection.end(kind)
+
+        def cut() -> None:
+            for connection in list(self._open):
+                connection.end(kind)
+
+        self._on_loop(cut)
 
     def unplug(self) -> None:
         """Break all connections, and each that comes."""
@@ -199,6 +222,34 @@ class AsyncChaosProxy:
     def plug(self) -> None:
         """Let them come again."""
         self._plugged = True
+
+    def _on_loop(self, work: Callable[[], T]) -> T:
+        async def done() -> T:
+            return work()
+
+        return asyncio.run_coroutine_threadsafe(done(), self._loop).result()
+
+    def _run(self) -> None:
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+            runner.run(self._listen())
+
+    async def _listen(self) -> None:
+        """Until it is closed."""
+        try:
+            with socket.create_server((HOST, 0)) as self._listener:
+                self._listener.setblocking(False)
+                self.port = self._listener.getsockname()[1]
+                # Not sock_accept: one that is cancelled when somebody has just come loses the socket.
+                self._loop.add_reader(self._listener, self._accept)
+                self._started.set()
+                await self._stop.wait()
+                self._loop.remove_reader(self._listener)
+        finally:
+            self._started.set()
+        serving = list(self._coming)
+        for task in serving:
+            task.cancel()
+        await asyncio.gather(*serving, return_exceptions=True)
 
     def _accept(self) -> None:
         """Somebody has come."""
@@ -224,7 +275,7 @@ class AsyncChaosProxy:
                 if not self._plugged:
                     raise ConnectionRefusedError
                 async with asyncio.timeout(CONNECT_SECONDS):
-                    await asyncio.get_running_loop().sock_connect(target, self.target)
+                    await asyncio.get_running_loop().sock_connect(target, self._target)
             except OSError:
                 # Nobody is there: the client is told what it would have been told.
                 client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, AT_ONCE)
@@ -239,96 +290,12 @@ class AsyncChaosProxy:
                 self._open.discard(connection)
 
     def _told(self, fault: Fault) -> None:
-        self.struck.append(f"{fault.kind}:{fault.way}")
+        self._struck.append(f"{fault.kind}:{fault.way}")
         # Those that come later do not suffer it again; times and counts of this one have moved.
         for each in self._ahead:
             if (each.kind, each.way, each.amount) == (fault.kind, fault.way, fault.amount):
                 self._ahead.remove(each)
                 break
-
-
-class ChaosProxy:
-    """The same for code that blocks: the proxy runs on a loop in a thread of its own. Any thread may use it."""
-
-    def __init__(self, host: str, port: int, faults: Iterable[Fault | str] = (), *, seed: int = 0) -> None:
-        self._proxy = AsyncChaosProxy(host, port, faults, seed=seed)
-        self._started = threading.Event()
-
-    def __enter__(self) -> Self:
-        self._loop = asyncio.SelectorEventLoop()  # what Windows has by default watches no socket
-        self._stop = asyncio.Event()
-        self._thread = threading.Thread(target=self._run, name="chaos-proxy")
-        self._thread.start()
-        self._started.wait()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Break all connections, and listen no more."""
-        self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join()
-
-    @property
-    def port(self) -> int:
-        """Where it listens."""
-        return self._proxy.port
-
-    @property
-    def connections(self) -> int:
-        """How many came and reached the target."""
-        return self._proxy.connections
-
-    @property
-    def has_struck(self) -> bool:
-        """Whether any fault has, since the last call of `mend`."""
-        return bool(self._proxy.struck)
-
-    def aim(self, port: int) -> None:
-        """Have new connections go to another port of the target."""
-        self._proxy.target = self._proxy.target[0], port
-
-    def strike(self, *faults: Fault | str) -> None:
-        """Have these happen: `Fault`s, or as they are written."""
-        given = [_fault(each) for each in faults]
-        self._on_loop(lambda: self._proxy.strike(*given))
-
-    def mend(self) -> list[str]:
-        """No fault is in force any more. Those that have struck since the last call."""
-        return self._on_loop(self._proxy.mend)
-
-    def cut(self, kind: Kind = Kind.CUT) -> None:
-        """Break all connections now."""
-        self._on_loop(lambda: self._proxy.cut(kind))
-
-    def unplug(self) -> None:
-        """Break all connections, and each that comes."""
-        self._on_loop(self._proxy.unplug)
-
-    def plug(self) -> None:
-        """Let them come again."""
-        self._on_loop(self._proxy.plug)
-
-    def _on_loop(self, work: Callable[[], T]) -> T:
-        async def done() -> T:
-            return work()
-
-        return asyncio.run_coroutine_threadsafe(done(), self._loop).result()
-
-    def _run(self) -> None:
-        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
-            runner.run(self._serve())
-
-    async def _serve(self) -> None:
-        try:
-            async with self._proxy:
-                self._started.set()
-                await self._stop.wait()
-        finally:
-            self._started.set()
 
 
 def _fault(given: Fault | str) -> Fault:
