@@ -160,26 +160,25 @@ def test_a_table_says_what_each_board_did(run: Run, program: Path) -> None:
     assert result.stdout.split() == ["device", "files", "moved", "result", "why", "lab-1", "2", "accepted", "-"]
 
 
+HEALTH = ("--healthy", "ready")
+
+
 @pytest.mark.parametrize(
     ("make", "options", "code"),
     [
-        (lambda app: (app / "main.py").unlink(), (), 2),
-        (lambda app: (app / "boot.py").write_text(""), (), 2),
-        (lambda app: None, ("--devices", "x*"), 1),
-        (lambda app: None, ("--canary", "lab-4"), 1),
+        (lambda app: (app / "main.py").unlink(), HEALTHY, 2),
+        (lambda app: (app / "boot.py").write_text(""), HEALTHY, 2),
+        (lambda app: None, HEALTH, 2),  # several devices must be named
+        (lambda app: None, ("--devices", "*"), 2),
+        (lambda app: None, (*HEALTH, "--devices", "x*"), 1),
+        (lambda app: None, (*HEALTHY, "--canary", "lab-4"), 1),
     ],
 )
 def test_what_is_refused_touches_no_board(
     run: Run, boards: Path, program: Path, make: Callable[[Path], object], options: tuple[str, ...], code: int
 ) -> None:
     make(program)
-    assert run("deploy", "app", *HEALTHY, *options).exit_code == code
-    assert not (boards / "lab-1" / "deploy").exists()
-
-
-def test_several_devices_must_be_named(run: Run, boards: Path, program: Path) -> None:
-    assert run("deploy", "app", "--healthy", "ready").exit_code == 2
-    assert run("deploy", "app", "--devices", "*").exit_code == 2
+    assert run("deploy", "app", *options).exit_code == code
     assert not (boards / "lab-1" / "deploy").exists()
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import re
 import signal
 import subprocess
@@ -65,16 +64,18 @@ def test_what_requests_say_is_shown_on_request(run: Run, opened: str) -> None:
     assert (refused.exit_code, "ask for bytes" in refused.stderr) == (1, True)
 
 
+def following(location: str, *arguments: str) -> Command:
+    """`tail` as a process."""
+    command = [*FASTFLIGHT, "tail", *arguments, "--server", location]
+    return Command(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
 def test_ctrl_c_ends_it_with_a_summary(location: str) -> None:
-    command = [*FASTFLIGHT, "tail", "demo"]
-    child = Command(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, "FASTFLIGHT_SERVER": location}
-    )
-    assert child.stdout is not None
-    while b'"ms"' not in child.stdout.readline():
-        pass
-    child.send_signal(signal.SIGINT)
-    _, said = child.communicate()
+    with following(location, "demo") as child:
+        while b'"ms"' not in child.stdout.readline():
+            pass
+        child.send_signal(signal.SIGINT)
+        _, said = child.communicate()
     assert child.returncode == 130
     assert re.search(rb"interrupted: [\d,]+ rows? in \d+\.\d s", said)
 
@@ -86,12 +87,7 @@ def test_an_end_that_nobody_asked_for_is_an_error(leaves: str, says: bytes) -> N
     with Speaker(b'{"ms": 1}\n') as device, contextlib.ExitStack() as running:
         settings = config({"tank": device.url}, drain_seconds=0.5)
         location = running.enter_context(open_server(settings)).location
-        with Command(
-            [*FASTFLIGHT, "tail", "tank", "--server", location],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        ) as child:
-            assert child.stdout is not None and child.stderr is not None
+        with following(location, "tank") as child:
             assert child.stdout.readline()
             if leaves == "server":
                 running.close()
@@ -104,23 +100,16 @@ def test_an_end_that_nobody_asked_for_is_an_error(leaves: str, says: bytes) -> N
 @pytest.mark.parametrize("form", [[], ["--raw"]], ids=["text", "raw"])
 def test_a_reader_that_has_enough(location: str, form: list[str]) -> None:
     """`tail demo | head -1`: nothing is wrong, and nothing is said."""
-    command = [*FASTFLIGHT, "tail", "demo", *form]
-    child = Command(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, "FASTFLIGHT_SERVER": location}
-    )
-    assert child.stdout is not None and child.stderr is not None
-    assert child.stdout.readline()
-    child.stdout.close()
-    assert (child.stderr.read(), child.wait()) == (b"", 1)
-    child.stderr.close()
+    with following(location, "demo", *form) as child:
+        assert child.stdout.readline()
+        child.stdout.close()
+        assert (child.stderr.read(), child.wait()) == (b"", 1)
 
 
 def test_lines_that_do_not_fit_are_told_of_while_it_follows(location: str) -> None:
     """The board prints JSON: as CSV, no line has the columns that are asked for."""
-    command = [*FASTFLIGHT, "tail", "demo", "--format", "csv", "--schema", "ms=int64"]
-    child = Command(command, stderr=subprocess.PIPE, env={**os.environ, "FASTFLIGHT_SERVER": location})
-    assert child.stderr is not None
-    told = child.stderr.readline().decode()
-    child.send_signal(signal.SIGINT)
-    child.communicate()
+    with following(location, "demo", "--format", "csv", "--schema", "ms=int64") as child:
+        told = child.stderr.readline().decode()
+        child.send_signal(signal.SIGINT)
+        child.communicate()
     assert re.fullmatch(r"warning: \d+ rows? rejected, none fits: the row has 4 cells, .*\n", told)
