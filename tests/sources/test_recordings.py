@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
@@ -167,20 +168,38 @@ def test_a_cluster_is_not_asked_for_all_recordings_when_a_device_is_taken(tmp_pa
     kept_here.close()
 
 
+def feed(line: RecordedLine, data: bytes) -> None:
+    """Returns when the recorder has had its turns to take it."""
+
+    async def fed() -> None:
+        line.tap.feed("rx", data)
+        for _ in range(20):
+            await asyncio.sleep(0)
+
+    assert line.shard is not None
+    line.shard.submit(fed()).result(SOON)
+
+
+@contextmanager
+def on_a_slow_disk(folder: Path) -> Iterator[tuple[Recordings, RecordedLine, SlowDisk]]:
+    """A recording of `demo`, and something on its way to the disk, which takes it when it `goes_on`."""
+    line, disk = RecordedLine(), SlowDisk(folder)
+    with Shard() as line.shard:
+        kept_here = Recordings(folder, cast(Inventory, RecordedInventory(line)), sync_ms=0, disk=disk)
+        kept_here.start("demo")
+        disk.goes_on.clear()
+        feed(line, b"on its way")
+        assert disk.asked.wait(SOON)
+        yield kept_here, line, disk
+
+
 @pytest.fixture
 def stuck(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Recordings, RecordedLine]]:
     """A recording of `demo` that its disk did not let end; by now it does."""
     monkeypatch.setattr("fastflight.log.writer.MAX_WAITING_BYTES", 1)
     monkeypatch.setattr("fastflight.sources.recordings.END_SECONDS", 0.0)
-    line, disk = RecordedLine(), SlowDisk(tmp_path)
-    with Shard() as shard:
-        line.shard = shard
-        kept_here = Recordings(tmp_path, cast(Inventory, RecordedInventory(line)), sync_ms=0, disk=disk)
-        kept_here.start("demo")
-        disk.goes_on.clear()
-        shard.submit(fed(line, b"on its way")).result(SOON)
-        assert disk.asked.wait(SOON)
-        shard.submit(fed(line, b"waits for room")).result(SOON)
+    with on_a_slow_disk(tmp_path) as (kept_here, line, disk):
+        feed(line, b"waits for room")
         for ask in (kept_here.stop, kept_here.start):
             with pytest.raises(StorageError, match="does not take what was recorded last"):
                 ask("demo")
@@ -200,9 +219,8 @@ def test_a_recording_that_the_disk_does_not_let_end_can_be_ended_later(stuck: tu
 def test_a_recording_that_the_disk_does_not_let_end_can_be_begun_anew(stuck: tuple[Recordings, RecordedLine]) -> None:
     """It goes on no more, whatever it says of itself."""
     kept_here, line = stuck
-    assert line.shard is not None
     assert kept_here.start("demo").rows == 2
-    line.shard.submit(fed(line, b"after it")).result(SOON)
+    feed(line, b"after it")
     assert kept_here.stop("demo").rows == 3
 
 
@@ -211,18 +229,11 @@ def test_a_disk_that_does_not_answer_keeps_nobody_who_stops_a_recording(
 ) -> None:
     """Also where there is room for what was read last, and the recorder itself has ended."""
     monkeypatch.setattr("fastflight.sources.recordings.END_SECONDS", 0.0)
-    line, disk = RecordedLine(), SlowDisk(tmp_path)
-    with Shard() as shard:
-        line.shard = shard
-        kept_here = Recordings(tmp_path, cast(Inventory, RecordedInventory(line)), sync_ms=0, disk=disk)
-        kept_here.start("demo")
-        disk.goes_on.clear()
-        shard.submit(fed(line, b"on its way")).result(SOON)
-        assert disk.asked.wait(SOON)
+    with on_a_slow_disk(tmp_path) as (kept_here, line, disk):
         for again in (kept_here.stop, kept_here.stop, kept_here.start):
             with pytest.raises(StorageError, match="does not take what was recorded last"):
                 again("demo")
-            shard.submit(asyncio.sleep(0)).result(SOON)  # the recorder has ended since
+            line.shard.submit(asyncio.sleep(0)).result(SOON)  # the recorder has ended since
         assert kept_here.status("demo").state == "recording"
         disk.goes_on.set()
         monkeypatch.setattr("fastflight.sources.recordings.END_SECONDS", SOON)
@@ -234,13 +245,7 @@ def test_a_disk_that_does_not_answer_keeps_nobody_who_stops_a_recording(
 
 def test_what_a_disk_lets_end_at_last_is_kept_by_closing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fastflight.sources.recordings.END_SECONDS", 0.0)
-    line, disk = RecordedLine(), SlowDisk(tmp_path)
-    with Shard() as shard:
-        line.shard = shard
-        kept_here = Recordings(tmp_path, cast(Inventory, RecordedInventory(line)), sync_ms=0, disk=disk)
-        kept_here.start("demo")
-        disk.goes_on.clear()
-        shard.submit(fed(line, b"on its way")).result(SOON)
+    with on_a_slow_disk(tmp_path) as (kept_here, line, disk):
         with pytest.raises(StorageError):
             kept_here.stop("demo")
         disk.goes_on.set()
@@ -251,14 +256,8 @@ def test_what_a_disk_lets_end_at_last_is_kept_by_closing(tmp_path: Path, monkeyp
 
 def test_a_server_ends_though_its_disk_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fastflight.sources.recordings.CLOSE_SECONDS", 0.0)
-    line, disk = RecordedLine(), SlowDisk(tmp_path)
-    with Shard() as shard:
-        line.shard = shard
-        kept_here = Recordings(tmp_path, cast(Inventory, RecordedInventory(line)), sync_ms=0, disk=disk)
-        kept_here.start("demo")
-        disk.goes_on.clear()
-        shard.submit(fed(line, b"on its way")).result(SOON)
-        assert disk.asked.wait(SOON)
+    with on_a_slow_disk(tmp_path) as (kept_here, _, disk):
+        pass  # the loop of the device ends meanwhile
     with capture_logs() as logs:
         kept_here.close()
     assert [entry["event"] for entry in logs] == ["the disk does not answer: what was recorded last is not stored"]
@@ -298,7 +297,7 @@ def test_a_device_is_recorded_while_its_rows_wait_to_be_handed_over(tmp_path: Pa
 
         def drain(self, name: str) -> bool:
             if not self.drained:
-                shard.submit(fed(line, b"printed meanwhile")).result(SOON)
+                feed(line, b"printed meanwhile")
             self.drained += 1
             return handed_over
 
@@ -307,7 +306,7 @@ def test_a_device_is_recorded_while_its_rows_wait_to_be_handed_over(tmp_path: Pa
         line.shard = shard
         kept_here = Recordings(tmp_path, cast(Inventory, RecordedInventory(line)), sync_ms=0, shared=cast(Any, shared))
         kept_here.record("demo")
-        shard.submit(fed(line, b"printed before")).result(SOON)
+        feed(line, b"printed before")
         kept_here.forget("demo")
         assert kept_here.store.log("demo").next_seq == 2
         assert shared.drained == 1 + handed_over  # what cannot be handed over is not waited for twice
@@ -324,7 +323,7 @@ def test_a_device_that_another_server_may_own_waits_for_no_hand_over(tmp_path: P
         inventory, shared = cast(Inventory, RecordedInventory(line)), cast(Any, Shared())
         kept_here = Recordings(tmp_path, inventory, sync_ms=0, shared=shared)
         kept_here.record("demo")
-        line.shard.submit(fed(line, b"printed before")).result(SOON)
+        feed(line, b"printed before")
         kept_here.forget("demo", drains=False)
         assert kept_here.store.log("demo").next_seq == 1
     kept_here.close()
@@ -349,7 +348,7 @@ def test_what_is_missing_until_now_is_listed_before_a_row_follows(tmp_path: Path
         recordings = opened(line)
         recordings.record("demo")
         for data in (b"a", b"b"):
-            line.shard.submit(fed(line, data)).result(SOON)
+            feed(line, data)
         until(lambda: recordings.status("demo").rows == 2)
         assert missing(recordings) == []
     recordings.close()
@@ -361,7 +360,7 @@ def test_what_is_missing_until_now_is_listed_before_a_row_follows(tmp_path: Path
         assert missing(recordings) == [("server down", True, first, first - 1)]
         line.tap.cut("the line was opened")
         assert missing(recordings) == [("server down", False, first, first - 1)]
-        line.shard.submit(fed(line, b"c")).result(SOON)
+        feed(line, b"c")
         until(lambda: recordings.status("demo").rows == 3)
         down = ("server down", False, first, first - 1)
         assert missing(recordings) == [down]
@@ -382,7 +381,7 @@ def test_rows_that_the_disk_does_not_take_and_that_are_dropped_are_listed(tmp_pa
     with Shard() as line.shard:
         recordings = Recordings(tmp_path, cast(Inventory, RecordedInventory(line)), sync_ms=0, disk=disk)
         recordings.record("demo")
-        line.shard.submit(fed(line, b"0")).result(SOON)
+        feed(line, b"0")
         until(lambda: recordings.status("demo").rows == 1)
         disk.fill()
         line.tap.feed("rx", b"1")
@@ -394,10 +393,3 @@ def test_rows_that_the_disk_does_not_take_and_that_are_dropped_are_listed(tmp_pa
         recordings.stop("demo")
     disk.broken = 0
     recordings.close()
-
-
-async def fed(line: RecordedLine, data: bytes) -> None:
-    """Returns when the recorder has had its turns to take it."""
-    line.tap.feed("rx", data)
-    for _ in range(20):
-        await asyncio.sleep(0)
