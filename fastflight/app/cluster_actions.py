@@ -80,18 +80,21 @@ class ClusterActions:
 
         recordings = self._recordings
 
+        def of(names: Iterable[str]) -> Iterable[Result]:
+            return [] if recordings is None else map(as_result, recordings.statuses(names))
+
         def own(_: EmptyBody) -> Iterable[Result]:
-            return [] if recordings is None else map(as_result, recordings.statuses(recordings.recorded()))
+            return [] if recordings is None else of(recordings.recorded(recordings.names()))
 
         def everywhere(_: EmptyBody) -> Iterable[Result]:
             asked = self._member.forwarding.asked(OWN_RECORDINGS)
             names = [] if recordings is None else recordings.names()
-            found = {str(each["name"]): each for each in own(EmptyBody())}
+            mine = [] if recordings is None else recordings.recorded(names)
+            found = {str(each["name"]): each for each in of(mine)}
             states, unanswered = asked()
             found.update((str(each["name"]), each) for each in states)
-            if recordings is not None:
-                for status in recordings.statuses(name for name in names if name not in found):
-                    found[status.name] = self._kept(as_result(status), unanswered)
+            for each in of(name for name in names if name not in found):
+                found[str(each["name"])] = self._kept(each, unanswered)
             return [found[name] for name in sorted(found)]
 
         about = "The action `recordings`, for the recordings to which this server adds rows."

@@ -353,9 +353,9 @@ class Recordings:
         shared = self._shared
         return {} if shared is None else {name: shared.waiting(name) for name in list(self._recorders)}
 
-    def recorded(self) -> list[str]:
-        """Return the names of the recordings to which this server adds rows, sorted."""
-        return sorted(self._recorders)
+    def recorded(self, names: Iterable[str]) -> list[str]:
+        """Return those of `names` to which this server adds rows."""
+        return [name for name in names if name in self._recorders]
 
     def statuses(self, names: Iterable[str] | None = None) -> list[RecordingStatus]:
         """Return the status of all recordings, or of those with these names."""

@@ -39,7 +39,7 @@ DISTRIBUTIONS: Mapping[str, str] = {
     "serial_asyncio": "pyserial-asyncio",
 }
 # What comes with a requirement, by its own promise.
-WITH_OTHERS = {"protobuf", "starlette"}
+WITH_OTHERS = {"protobuf", "pydantic-core", "starlette"}
 # What callers have already when they call the method that imports it.
 OF_CALLERS = {"IPython", "dask", "duckdb", "polars", "torch"}
 
