@@ -77,28 +77,27 @@ class ClusterActions:
 
     def about_recordings(self, local: Action) -> list[Action]:
         """Return the action `recordings`, with the states at all servers. `local` is that of this server alone."""
-
+        about = "The action `recordings`, for the recordings to which this server adds rows."
         recordings = self._recordings
+        if recordings is None:
+            own = replace(local, name=OWN_RECORDINGS, description=about)
+            return [replace(local, run=lambda _: self._everywhere(OWN_RECORDINGS)[0]), own]
 
-        def of(names: Iterable[str]) -> Iterable[Result]:
-            return [] if recordings is None else map(as_result, recordings.statuses(names))
-
-        def own(_: EmptyBody) -> Iterable[Result]:
-            return [] if recordings is None else of(recordings.recorded(recordings.names()))
+        def recorded(names: Iterable[str]) -> Iterable[Result]:
+            return map(as_result, recordings.statuses(recordings.recorded(names)))
 
         def everywhere(_: EmptyBody) -> Iterable[Result]:
             asked = self._member.forwarding.asked(OWN_RECORDINGS)
-            names = [] if recordings is None else recordings.names()
-            mine = [] if recordings is None else recordings.recorded(names)
-            found = {str(each["name"]): each for each in of(mine)}
+            names = recordings.names()
+            found = {str(each["name"]): each for each in recorded(names)}
             states, unanswered = asked()
             found.update((str(each["name"]), each) for each in states)
-            for each in of(name for name in names if name not in found):
-                found[str(each["name"])] = self._kept(each, unanswered)
+            for status in recordings.statuses([name for name in names if name not in found]):
+                found[status.name] = self._kept(as_result(status), unanswered)
             return [found[name] for name in sorted(found)]
 
-        about = "The action `recordings`, for the recordings to which this server adds rows."
-        return [replace(local, run=everywhere), replace(local, name=OWN_RECORDINGS, description=about, run=own)]
+        own = replace(local, name=OWN_RECORDINGS, description=about, run=lambda _: recorded(recordings.names()))
+        return [replace(local, run=everywhere), own]
 
     def cancel(self, ticket: bytes, identity: str | None) -> int:
         """Cancel the streams of a ticket at all servers, because a client may have followed a location.

@@ -35,7 +35,7 @@ BUDGET_BYTES = 16
 FIRST_PAUSE_SECONDS = 10.0
 # More than the banner of the friendly REPL and its prompt, which may come in parts.
 KEPT_BYTES = 512
-# What a board sent before its newest output does not show who reads now. A bridge passes on megabytes.
+# Only the newest output shows which program reads the input now. A bridge may receive hundreds of megabytes.
 SEARCHED_BYTES = 8 * KEPT_BYTES
 
 # The answers of the friendly REPL to Ctrl-B, and of the raw REPL to Ctrl-A. The words that each has are found faster.

@@ -56,7 +56,7 @@ def encode(kind: int, number: int, payload: bytes) -> bytes:
 
 
 def has_announcement(data: bytes) -> bool:
-    """Return whether `data` holds a whole announcement."""
+    """Return whether `data` holds a whole announcement, of at most `MAX_ANNOUNCEMENT_BYTES`."""
     at = data.find(_ANNOUNCING)
     while at >= 0:
         size = _size(data, at)

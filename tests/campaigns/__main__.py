@@ -46,7 +46,7 @@ def main() -> int:
 
 
 def options_of(kind: type[engine.Campaign], doc: str | None) -> argparse.ArgumentParser:
-    """Return the options of a campaign: those that all have, and its own."""
+    """Return the options that all campaigns have, and those of this one."""
     parser = argparse.ArgumentParser(
         prog=f"python -m tests.campaigns {kind.name}",
         description=doc,
