@@ -93,8 +93,8 @@ def test_a_child_outlives_soft_resets_for_a_thread_and_for_a_loop(port: Port) ->
 
 
 def test_a_death_says_how_it_came(port: Port) -> None:
-    port.write(b"import os; os._exit(5)\r", PATIENCE)
     with pytest.raises(TransportClosed, match="the process ended with exit code 5"):
+        port.write(b"import os; os._exit(5)\r", PATIENCE)  # Fails itself if the child ends before it returns.
         read_until(port, b"never")
 
 
