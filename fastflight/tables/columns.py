@@ -15,8 +15,8 @@ from fastflight.tables.json_objects import parse_object
 
 # Longer lines are counted, but not parsed.
 MAX_LINE_BYTES = 2048
-# Lines that are parsed of each call, the newest ones: a screen shows no more in a tenth of a second.
-MAX_LINES = 12
+# Lines that are parsed of each call. The page calls ten times a second, so it draws up to 300 rows a second.
+MAX_LINES = 30
 # More charts than anybody reads. It also protects the memory from a device with ever new keys.
 MAX_COLUMNS = 16
 MAX_NAME_CHARACTERS = 40
@@ -36,6 +36,8 @@ class Columns:
         self.names: list[str] = []
         # The newest complete line.
         self.line = ""
+        # How many lines of the last call were counted, but not parsed.
+        self.skipped = 0
         self._incomplete = b""
         self._header: list[str] = []
 
@@ -44,7 +46,10 @@ class Columns:
         self._incomplete = b""
 
     def feed(self, pieces: Iterable[tuple[int, bytes]]) -> tuple[int, list[Point]]:
-        """Take output as pieces with their times (ns); return how many lines end, and the newest points."""
+        """Take output as pieces with their times (ns); return how many lines end, and the points.
+
+        Of too many lines, the newest one and evenly spaced ones before it are parsed.
+        """
         lines: list[tuple[int, bytes]] = []
         for time_ns, data in pieces:
             *whole, rest = data.split(b"\n")
@@ -55,7 +60,10 @@ class Columns:
             else:
                 self._incomplete = (self._incomplete + rest)[: MAX_LINE_BYTES + 1]
         points = []
-        for time_ns, line in lines[-MAX_LINES:]:
+        every = max(1, math.ceil(len(lines) / MAX_LINES))
+        parsed = lines[::-every][::-1]
+        self.skipped = len(lines) - len(parsed)
+        for time_ns, line in parsed:
             found = self._numbers(line.strip()) if len(line) <= MAX_LINE_BYTES else {}
             if found:
                 points.append(self._point(time_ns, found))

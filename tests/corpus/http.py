@@ -58,7 +58,7 @@ PATHS = [
     Case("a device that leads up", get("/devices/..%2f..%2fetc/info", 404), RequestError, ""),
     Case("a device that is not there", get("/devices/dem", 404), UnknownName, "Did you mean 'demo'?"),
     Case("a part of the page that leads out", get("/page/..%2f..%2fapp", 404), RequestError, ""),
-    Case("a library of the page that leads out", get("/page/echarts/../../../METADATA", 404), RequestError, ""),
+    Case("a library of the page that leads out", get("/page/xterm/../../../METADATA", 404), RequestError, ""),
     Case("a route that is not there", get("/admin", 404), RequestError, "See /openapi.json"),
     Case("a method that is not there", ResolvedRequest("/devices", 405, "PATCH"), RequestError, ""),
 ]  # fmt: skip

@@ -79,7 +79,6 @@ def test_times_and_counts_have_no_chart_and_values_stand_beside_the_titles(brows
 
 
 COLUMNS = 'import("/page/columns.js")'
-CHARTS = 'import("/page/charts.js")'
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +86,7 @@ def modules(browser: Browser) -> Iterator[Page]:
     """A page that has all its connections and modules: no test opens another one."""
     with serving(gone=REFUSED) as running, looking(browser, f"{running.http}/") as page:
         expect(page.locator("#name")).to_have_text("gone")
-        page.evaluate(f"async () => {{ await {COLUMNS}; await {CHARTS} }}")
+        page.evaluate(f"async () => {{ await {COLUMNS}; }}")
         yield page
 
 
@@ -123,17 +122,62 @@ def test_a_clock_is_known_by_its_name_or_its_values(modules: Page) -> None:
     assert not any(is_clock(name, 1, 2, 3) for name in ("temperature", "latency_ms", "timely"))
 
 
+def reduced(page: Page, points: list[list[float | None]], name: str, pixels: int = 100) -> list[list[float | bool]]:
+    """The buckets of the column `a` or `b` of points: [time, low, high, whether there is a gap before]."""
+    return page.evaluate(  # type: ignore[no-any-return]
+        """async ([points, name, pixels]) => {
+          const { History } = await import("/page/history.js");
+          const { reduce } = await import("/page/reduce.js");
+          const history = new History(360000);
+          for (const point of points) {
+            history.add([point], ["a", "b"]);
+            if (history.size % 999 === 0) reduce(history, name, history.oldest, history.newest, 5);
+          }
+          const { times, lows, highs, broken } = reduce(history, name, history.oldest, history.newest, pixels, 3000);
+          return times.map((time, place) => [time, lows[place], highs[place], broken[place]]);
+        }""",
+        [points, name, pixels],
+    )
+
+
 def test_a_pause_is_a_gap_in_a_chart(modules: Page) -> None:
     points: list[list[float | None]] = [[0, 1, 5], [1000, 2, None], [2000, 3, None], [60000, 4, 6]]
 
-    def with_gaps(place: int) -> list[list[float | None]]:
-        made = evaluate(modules, CHARTS, f"withGaps({json.dumps(points)}, {place}, 3000)")
-        return [each["value"] for each in made]
+    def gaps(name: str) -> list[list[float | bool]]:
+        return [[time, low] for time, low, high, broken in reduced(modules, points, name) if broken]
 
-    assert with_gaps(0) == [[0, 1], [1000, 2], [2000, 3], [2001, None], [60000, 4]]
-    assert with_gaps(1) == [[0, 5], [60000, 6]]  # it has always been as slow
+    assert gaps("a") == [[60000, 4]]
+    assert gaps("b") == []  # it has always been as slow
     points.insert(2, [1500])  # something is missing, however short the pause
-    assert with_gaps(0) == [[0, 1], [1000, 2], [1001, None], [2000, 3], [2001, None], [60000, 4]]
+    assert gaps("a") == [[2000, 3], [60000, 4]]
+
+
+def test_a_chart_of_many_points_has_few_buckets_and_all_spikes(modules: Page) -> None:
+    points: list[list[float | None]] = [[at * 10, 1 + at % 2, None] for at in range(20_000)]
+    points[7_777] = [77_770, 500, None]
+    points[12_345] = [123_450, -500, None]
+    found = reduced(modules, points, "a")
+    assert 100 <= len(found) <= 102
+    assert (max(high for _, _, high, _ in found), min(low for _, low, _, _ in found)) == (500, -500)
+    assert not any(broken for *_, broken in found)
+    points[5_000:9_000] = [[77_000, -900, None]]
+    found = reduced(modules, points, "a")
+    assert [time for time, *_, broken in found if broken] == [77_000, 90_000]
+    assert min(low for _, low, _, _ in found) == -900
+
+
+def test_the_memory_of_a_page_is_bounded_by_time_and_by_points(modules: Page) -> None:
+    kept = modules.evaluate(
+        """async () => {
+          const { History, KEPT_MS } = await import("/page/history.js");
+          const history = new History(1000);
+          for (let at = 0; at < 5000; at++) history.add([[at, at]], ["a"]);
+          const few = [history.size, history.oldest, history.recent("a", 2), history.room <= 4000];
+          history.add([[KEPT_MS + 4990, 7, 8]], ["a", "b"]);
+          return [few, history.size, history.recent("b", 99), history.nearest("a", 4995)];
+        }"""
+    )
+    assert kept == [[1000, 4000, [4998, 4999], True], 11, [8], [4995, 4995]]
 
 
 def test_a_file_is_renamed_but_never_onto_another(browser: Browser) -> None:

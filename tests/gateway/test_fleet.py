@@ -21,6 +21,7 @@ from fastflight.gateway.page.fleet import DeviceOutput, Fleet
 from fastflight.gateway.page.listeners import MAX_CHUNKS, SessionListener, session_listeners, tap_listeners
 from fastflight.gateway.page.view import MAX_WAITING, PageViewer
 from fastflight.sources.session_rows import line_lost
+from fastflight.tables.columns import MAX_LINES
 from fastflight.transport.chunk_buffer import Chunk
 
 SECOND = 1_000_000_000
@@ -255,12 +256,32 @@ def test_a_device_is_late_by_its_own_pace() -> None:
     assert 30_000 < late([Chunk(n, n * 60 * SECOND, "rx", b"1\n") for n in range(50)]) <= 180_000
 
 
+def test_rows_per_second_are_said_once_there_is_something_to_measure() -> None:
+    output = DeviceOutput()
+    output.feed([Chunk(0, 0, "rx", b"1\n")])
+    assert output.values(SECOND)["rate"] is None
+    assert output.values(3 * SECOND)["rate"] == 0.3
+    assert output.values(9 * SECOND)["rate"] == 0.0
+    # The first rows may have come over a whole minute.
+    output = DeviceOutput()
+    output.feed([Chunk(n, n * SECOND // 10, "rx", b"1\n") for n in range(600)])
+    assert output.values(60 * SECOND)["rate"] == 10.0
+
+
+def test_rows_that_came_too_fast_are_thinned_evenly_and_counted() -> None:
+    output = DeviceOutput(since_ns=SECOND)
+    assert len(output.feed([Chunk(0, 0, "rx", b"1\n" * 90)])) == MAX_LINES
+    assert output.values(0)["skipped"] == 0  # from before anybody looked
+    points = output.feed([Chunk(1, 2 * SECOND, "rx", b"".join(b"%d\n" % n for n in range(90)))])
+    assert [point[1] for point in points] == list(range(2, 90, 3))
+    assert output.values(0)["skipped"] == 60
+
+
 def test_what_was_missed_is_counted_listed_and_breaks_the_charts() -> None:
     output = DeviceOutput()
     points = output.feed([Chunk(0, 0, "rx", b"12"), Gap(1, 4), Chunk(5, SECOND, "rx", b"34\n")])
     assert points == [[1000], [1000, 34.0]]  # a point without values: the line of a chart ends there
-    assert (output.values(SECOND)["lost"], output.values(SECOND)["rate"]) == (4, 0.3)
-    assert output.values(9 * SECOND)["rate"] == 0.0
+    assert output.values(SECOND)["lost"] == 4
     (gap,) = output.values(SECOND)["gaps"]
     assert (gap["why"], gap["rows"]) == ("not read in time", 4)
     assert (gap["from"], gap["to"]) == ("1970-01-01T00:00:00+00:00", "1970-01-01T00:00:01+00:00")

@@ -49,7 +49,7 @@ def test_a_file_that_a_browser_has_is_not_sent_again() -> None:
 
 
 def test_strangers_who_ask_for_the_page_and_do_not_read_share_one_of_each_file() -> None:
-    assert get("/page/echarts/index.js").parts[0] is get("/page/echarts/index.js").parts[0]
+    assert get("/page/xterm/index.js").parts[0] is get("/page/xterm/index.js").parts[0]
 
 
 def test_nothing_else_is_served() -> None:

@@ -50,13 +50,17 @@ LINGER_SECONDS = 5.0
 class DeviceOutput:
     """What the page knows of one device's output: columns, points, counts and times."""
 
-    def __init__(self) -> None:
+    def __init__(self, since_ns: int = 0) -> None:
+        """`since_ns`: when the page began to read. Rows that it skips of the time before are not counted."""
         self.columns = Columns()
         self.points: deque[Point] = deque(maxlen=MAX_POINTS)
         self.rows = 0
+        self.skipped = 0
         self.lost = 0
         self.gaps: deque[Gap] = deque(maxlen=MAX_GAPS)
         self.last_ns: int | None = None
+        self._since_ns = since_ns
+        self._first_ns: int | None = None
         # Whether something is missing before the next row.
         self._is_broken = False
         self._interval = 0.0
@@ -105,11 +109,13 @@ class DeviceOutput:
         while self._recent and self._recent[0][0] < now_ns - RATE_SECONDS * 1e9:
             self._recent.popleft()
         late = max(MIN_LATE_SECONDS, LATE_INTERVALS * self._interval)
+        is_measured = self._first_ns is not None and now_ns - self._first_ns >= RATE_SECONDS * 1e9
         return {
             "last": None if self.last_ns is None else self.last_ns // 1_000_000,
             "late": round(late * 1000),
-            "rate": round(sum(rows for _, rows in self._recent) / RATE_SECONDS, 1),
+            "rate": round(sum(rows for _, rows in self._recent) / RATE_SECONDS, 1) if is_measured else None,
             "rows": self.rows,
+            "skipped": self.skipped,
             "lost": self.lost,
             "gaps": [gap.details() for gap in self.gaps],
             "line": self.columns.line,
@@ -125,9 +131,14 @@ class DeviceOutput:
             spent = max(0.0, (newest - self.last_ns) / 1e9)
             self._interval += INTERVAL_WEIGHT * (spent - self._interval)
         self.last_ns = newest
+        self._first_ns = chunks[0].time_ns if self._first_ns is None else self._first_ns
         self.rows += rows
-        if rows:
-            self._recent.append((newest, rows))
+        if newest >= self._since_ns:
+            self.skipped += self.columns.skipped
+        # The first chunks may be of a whole minute.
+        recent = [chunk for chunk in chunks if chunk.time_ns > newest - RATE_SECONDS * 1e9]
+        if recent_rows := rows if len(recent) == len(chunks) else sum(chunk.data.count(b"\n") for chunk in recent):
+            self._recent.append((newest, recent_rows))
         return points
 
 
@@ -204,7 +215,7 @@ class Fleet:
                     open_listeners.pop(name).close()
                     del listeners[name], self._outputs[name]
                 for name in wanted - listeners.keys():
-                    self._outputs[name] = DeviceOutput()
+                    self._outputs[name] = DeviceOutput(time.time_ns())
                     open_listeners[name] = contextlib.ExitStack()
                     listeners[name] = open_listeners[name].enter_context(self._open_listener(name))
                 self._tick({name: self._outputs[name].feed(listener.rest()) for name, listener in listeners.items()})

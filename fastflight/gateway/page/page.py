@@ -1,8 +1,8 @@
 """Serves the files of the live page.
 
-The page is plain HTML, CSS and JavaScript modules, in `static/`. ECharts and xterm.js come from the installed package
-`nicegui`, which is not imported. The page loads no file from other servers, and its Content-Security-Policy forbids
-that: only the scripts listed here run, never text of a device.
+The page is plain HTML, CSS and JavaScript modules, in `static/`. xterm.js comes from the installed package `nicegui`,
+which is not imported. The page loads no file from other servers, and its Content-Security-Policy forbids that: only the
+scripts listed here run, never text of a device.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ TYPES = {
     ".svg": "image/svg+xml",
 }
 # Folders of nicegui that the page uses. They hold built modules, which import each other.
-LIBRARIES = {"echarts": "elements/echart/dist", "xterm": "elements/xterm/dist"}
+LIBRARIES = {"xterm": "elements/xterm/dist"}
 
 
 def add_page(app: FastAPI) -> None:
@@ -62,7 +62,7 @@ def files() -> Mapping[str, Path]:
 def _read(file: Path) -> bytes:
     """Return the content of one of the page's own files, which do not change.
 
-    All files have 2 MB. They need no authentication, so many clients may request one and not read the answer: all these
+    All files have 1 MB. They need no authentication, so many clients may request one and not read the answer: all these
     answers share one copy.
     """
     return file.read_bytes()
@@ -72,5 +72,5 @@ def _installed(folder: str) -> Path:
     """Return a folder of nicegui without importing it, which would take a second and start a framework."""
     spec = importlib.util.find_spec("nicegui")
     if spec is None or not spec.submodule_search_locations:
-        raise RuntimeError("nicegui is not installed: the page's charts and terminal come with it")
+        raise RuntimeError("nicegui is not installed: the page's terminal comes with it")
     return Path(spec.submodule_search_locations[0]) / folder

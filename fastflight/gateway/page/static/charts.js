@@ -1,138 +1,197 @@
-// A chart for each numeric column of the chosen device that is neither a time nor a count.
+// The charts of the chosen device. They share a span of time and a cursor; each shows columns of one or more devices.
 
-import { echarts } from "/page/echarts/index.js";
-
-import { axisFor, written } from "./columns.js";
+import { reduce } from "./reduce.js";
 import { setText } from "./devices.js";
+import { Plot, panelsOf } from "./plot.js";
 
-const COLOURS = ["#2f6fed", "#d9822b", "#17a06a", "#b04ad0", "#d1495b", "#2a9fb5"];
-// A pause in a column is a gap if it is longer than this many of its usual intervals, and than the device is ever late.
-const GAP_INTERVALS = 3;
+const COLOURS = ["#2f6fed", "#d9822b", "#17a06a", "#b04ad0", "#d1495b", "#2a9fb5", "#8c7a1f", "#6f7d8c"];
 // So many charts are below each other in the full width; more stand beside each other.
 const MAX_WIDE = 3;
+// Points of a chart of one column against another.
+const MAX_AGAINST = 4000;
 
+// A chart's content: `series` of {device, column}, drawn over time, or against the series `against`.
 export class Charts {
-  constructor(element) {
+  // `find(name)` returns a device, `older(device, columns, range, pixels)` what is known from before the page's memory,
+  // `menu(chart)` opens the menu of a chart.
+  constructor(element, view, { find, older, menu }) {
     this.element = element;
+    this.view = view;
+    this.find = find;
+    this.older = older;
+    this.menu = menu;
     this.charts = [];
-    this.names = "";
-    this.drawn = null;
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.clear());
+    this.shown = "";
+    this.drawn = "";
+    this.device = null;
+    // What the user has chosen, or null for a chart of each column of the device.
+    this.layout = null;
   }
 
-  clear() {
+  // Draw again with the next frame, whether or not there is new data.
+  dirty() {
+    this.drawn = "";
+    this.frame ??= requestAnimationFrame(() => {
+      this.frame = null;
+      if (this.device) this.show(this.device);
+    });
+  }
+
+  choose(layout) {
+    this.layout = layout;
+    this.dirty();
+  }
+
+  // No device is shown, and the next one has its own charts.
+  leave() {
     for (const chart of this.charts) chart.close();
-    this.charts = [];
-    this.names = "";
-    this.drawn = null;
+    Object.assign(this, { charts: [], shown: "", device: null, layout: null });
+  }
+
+  // The charts of a device, as they can be chosen.
+  current(device) {
+    return this.layout ?? device.names().map((column) => ({ series: [{ device: device.name, column }] }));
   }
 
   show(device) {
-    const places = device.places();
-    document.getElementById("no-numbers").hidden = places.length > 0;
-    const names = JSON.stringify([device.name, places.map((place) => device.columns[place])]);
-    if (names !== this.names) {
-      this.clear();
-      this.names = names;
-      this.element.toggleAttribute("data-many", places.length > MAX_WIDE);
-      this.charts = places.map((place, index) => new Chart(this.element, device.columns[place], index));
+    this.device = device;
+    const layout = this.current(device);
+    const shown = JSON.stringify([device.name, layout]);
+    if (shown !== this.shown) {
+      for (const chart of this.charts) chart.close();
+      this.shown = shown;
+      this.drawn = "";
+      this.element.toggleAttribute("data-many", layout.length > MAX_WIDE);
+      this.charts = layout.map((content, index) => new Chart(this, content, index));
     }
-    if (device.newest === this.drawn) return;
-    this.drawn = device.newest;
-    for (const [index, place] of places.entries()) this.charts[index].show(device, place);
+    const devices = [...new Set(layout.flatMap(({ series, against }) => [...series, ...(against ? [against] : [])]).map((each) => each.device))]
+      .map((name) => this.find(name))
+      .filter(Boolean);
+    for (const each of devices) each.keepMore();
+    const times = (which) => devices.map((each) => each.history[which]).filter((time) => time !== null);
+    const [oldest, newest] = [times("oldest"), times("newest")];
+    this.view.oldest = oldest.length ? Math.min(...oldest) : null;
+    this.view.newest = newest.length ? Math.max(...newest) : null;
+    const drawn = JSON.stringify([this.view.range, this.view.isLive ? this.view.newest : null, this.view.cursor]);
+    if (drawn === this.drawn) return;
+    this.drawn = drawn;
+    for (const chart of this.charts) chart.draw();
   }
 }
 
-// One chart. `times` formats the labels of its time axis; null: as long as the range needs them.
+// One chart, with a legend that has the newest values, or those at the cursor.
 export class Chart {
-  constructor(parent, name, index, times = "{HH}:{mm}:{ss}") {
-    this.root = document.createElement("figure");
-    const title = this.root.appendChild(document.createElement("figcaption"));
-    title.appendChild(document.createElement("span")).textContent = name;
-    this.value = title.appendChild(document.createElement("b"));
-    this.plot = this.root.appendChild(document.createElement("div"));
-    parent.append(this.root);
-    this.chart = echarts.init(this.plot, null, { renderer: "canvas" });
-    this.chart.setOption(frame(name, COLOURS[index % COLOURS.length], times));
-    this.sizes = new ResizeObserver(() => this.chart.resize());
-    this.sizes.observe(this.plot);
+  constructor(charts, content, index) {
+    this.charts = charts;
+    this.view = charts.view;
+    this.content = content;
+    this.root = charts.element.appendChild(document.createElement("figure"));
+    const legend = this.root.appendChild(document.createElement("figcaption"));
+    this.series = content.series.map((each, place) => {
+      const element = legend.appendChild(document.createElement("div"));
+      const colour = COLOURS[(index + place) % COLOURS.length];
+      const name = element.appendChild(document.createElement("span"));
+      name.textContent = each.device === charts.device.name ? each.column : `${each.device} ${each.column}`;
+      if (content.against) name.textContent += ` against ${content.against.column}`;
+      element.style.setProperty("--line", colour);
+      return { ...each, colour, title: name.textContent, value: element.appendChild(document.createElement("b")) };
+    });
+    if (charts.menu) {
+      const button = this.root.appendChild(document.createElement("button"));
+      button.type = "button";
+      button.className = "menu";
+      button.textContent = "⋯";
+      button.setAttribute("aria-label", `Menu of the chart ${this.title}`);
+      button.addEventListener("click", () => charts.menu(this));
+    }
+    const area = this.root.appendChild(document.createElement("div"));
+    area.tabIndex = 0;
+    area.setAttribute("role", "img");
+    area.setAttribute("aria-label", `Chart of ${this.title}. Arrows move it in time, plus and minus zoom, space pauses.`);
+    this.plot = new Plot(area, () => charts.dirty());
+    this.panels = [];
+    if (!content.against) this.view.control(area, this.plot);
+  }
+
+  get title() {
+    return this.series.map(({ title }) => title).join(", ");
   }
 
   close() {
-    this.sizes.disconnect();
-    this.chart.dispose();
+    this.plot.close();
     this.root.remove();
   }
 
-  show(device, place) {
-    setText(this.value, device.current(place));
-    const { min, max, step, decimals } = axisFor(device.values(place));
-    this.chart.setOption({
-      xAxis: { min: device.points[0][0], max: device.newest },
-      yAxis: { min, max, interval: step, axisLabel: { formatter: (value) => label(value, decimals) } },
-      series: { data: withGaps(device.points, place, device.late ?? 0) },
+  draw() {
+    if (this.content.against) return this.drawAgainst();
+    const { range, cursor } = this.view;
+    const traces = this.series.map((each) => this.trace(each, range));
+    this.panels = panelsOf(traces, this.panels);
+    this.plot.draw({ ...range, panels: this.panels, cursor });
+    for (const [place, { value }] of this.series.entries()) {
+      const text = this.valueOf(this.series[place], traces[place]);
+      if (text) setText(value, text);
+    }
+  }
+
+  trace({ device: name, column, colour }, { from, to }) {
+    const device = this.charts.find(name);
+    const key = `${name}/${column}`;
+    if (!device) return { key, colour, unit: "", buckets: reduce(NOTHING, column, from, to, 1) };
+    return { key, colour, unit: device.unitOf(column), buckets: reduce(device.history, column, from, to, this.plot.pixels, device.late ?? 0) };
+  }
+
+  // The newest value; where the user looks at the past, the one at the cursor, or the newest that is shown.
+  valueOf({ device: name, column }, { buckets }) {
+    const device = this.charts.find(name);
+    if (!device) return "";
+    const { isLive, cursor, range } = this.view;
+    if (isLive && cursor === null) return device.current(column);
+    if (!buckets.count) return "–";
+    const time = cursor ?? range.to;
+    const place = buckets.nearest(time);
+    if (cursor === null || buckets.lows[place] === buckets.highs[place]) return device.written(column, buckets.highs[place]);
+    return `${device.written(column, buckets.lows[place])} – ${device.written(column, buckets.highs[place])}`;
+  }
+
+  drawAgainst() {
+    const { range, cursor } = this.view;
+    const { against } = this.content;
+    const cursors = [];
+    const trails = this.series.map((each) => {
+      const [device, other] = [this.charts.find(each.device), this.charts.find(against.device)];
+      if (!device || !other) return { points: [], colour: each.colour };
+      const { points, at } = pairs(device, each.column, other, against.column, range, cursor);
+      if (at) cursors.push(at);
+      const newest = at ?? points.findLast((point) => point !== null);
+      setText(each.value, newest ? `${device.written(each.column, newest[1])} at ${other.written(against.column, newest[0])}` : "–");
+      return { points, colour: each.colour };
     });
+    this.plot.drawAgainst({ trails, title: against.column, cursors });
   }
 }
 
-// The points of a column as a chart takes them. A null between two points makes a gap; a point alone is drawn as a dot.
-// Where something is missing, the server sends a point that has only a time.
-export function withGaps(points, place, late) {
-  const data = [];
-  const afterMissing = new Set();
-  let isMissing = false;
-  for (const point of points) {
-    if (point.length === 1) isMissing = true;
-    if (point[place + 1] == null) continue;
-    if (isMissing) afterMissing.add(data.length);
-    isMissing = false;
-    data.push([point[0], point[place + 1]]);
+const NOTHING = { columns: new Map() };
+
+// The points of two columns in a range of time, and the one at `cursor`. Columns of other devices are taken at the nearest
+// time.
+function pairs(device, column, other, against, { from, to }, cursor) {
+  const { history } = device;
+  const points = [];
+  const values = history.columns.get(column);
+  const isSame = device === other;
+  const others = other.history.columns.get(against);
+  if (!values || !others) return { points, at: null };
+  const [first, last] = [history.indexOf(from), history.indexOf(to)];
+  const stride = Math.max(1, Math.ceil((last - first) / MAX_AGAINST));
+  let at = null;
+  for (let place = first; place < last; place += stride) {
+    const time = history.times[place];
+    const across = isSame ? others[place] : (other.history.nearest(against, time)?.[1] ?? NaN);
+    if (history.broken[place]) points.push(null);
+    if (Number.isNaN(values[place]) || Number.isNaN(across)) continue;
+    points.push([across, values[place]]);
+    if (cursor !== null && time <= cursor) at = points.at(-1);
   }
-  const intervals = data.slice(1).map((point, index) => point[0] - data[index][0]);
-  const usual = [...intervals].sort((one, other) => one - other)[intervals.length >> 1] ?? 0;
-  const longest = Math.max(late, GAP_INTERVALS * usual);
-  const isGap = intervals.map((interval, index) => interval > longest || afterMissing.has(index + 1));
-  return data.flatMap((value, index) => {
-    const alone = (index === 0 || isGap[index - 1]) && (index === data.length - 1 || isGap[index]);
-    const point = alone ? { value, symbol: "circle" } : { value };
-    return isGap[index] ? [point, { value: [value[0] + 1, null] }] : [point];
-  });
-}
-
-function frame(name, colour, times) {
-  const style = getComputedStyle(document.documentElement);
-  const [soft, rule] = ["--soft", "--rule"].map((each) => style.getPropertyValue(each));
-  return {
-    animation: false,
-    textStyle: { fontFamily: getComputedStyle(document.body).fontFamily },
-    // As text on the canvas: column names come from the device.
-    tooltip: { trigger: "axis", renderMode: "richText", axisPointer: { type: "line" } },
-    grid: { left: 58, right: 12, top: 10, bottom: 28 },
-    xAxis: {
-      type: "time",
-      minInterval: 1000,
-      splitNumber: 4,
-      axisLabel: { color: soft, hideOverlap: true, margin: 11, ...(times && { formatter: times }) },
-      axisLine: { onZero: false, lineStyle: { color: rule } },
-      splitLine: { show: false },
-    },
-    yAxis: { type: "value", axisLabel: { color: soft }, splitLine: { lineStyle: { color: rule } } },
-    series: {
-      name,
-      type: "line",
-      symbol: "none",
-      symbolSize: 5,
-      showAllSymbol: true,
-      lineStyle: { width: 1.8 },
-      color: colour,
-      data: [],
-    },
-  };
-}
-
-// At most eight characters, for the room beside the axis.
-function label(value, decimals) {
-  const size = Math.abs(value);
-  if (size >= 1e6 || (size > 0 && size < 1e-4)) return value.toExponential(1);
-  return size >= 1e5 ? `${Math.round(value / 100) / 10}k` : written(value, decimals);
+  return { points, at };
 }

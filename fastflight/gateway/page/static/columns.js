@@ -22,7 +22,7 @@ const UNITS = {
 // Digits that are kept of a number. A board with 32-bit floats prints 21.4 as 21.39999961853027.
 const SIGNIFICANT = 6;
 // The smallest height of a chart, as a part of the value and in steps of its last digit: less is noise.
-const MIN_SPAN_PART = 0.01;
+export const MIN_SPAN_PART = 0.01;
 const MIN_SPAN_STEPS = 5;
 // About how many parts the axis is divided into.
 const AXIS_PARTS = 4;

@@ -1,8 +1,10 @@
 // What the page knows of each device: its state, its newest line and the newest points of its columns.
 
 import { decimalsOf, isClock, unitOf, written } from "./columns.js";
+import { History, OPENED_POINTS } from "./history.js";
 
-const MAX_POINTS = 300;
+// Points that decide whether a column is a time or a count.
+const CLOCK_POINTS = 300;
 // Points that decide how many digits a column's newest value is shown with.
 const DIGIT_POINTS = 60;
 // Data on a card that is younger is "now": ages that change ten times a second cannot be read.
@@ -13,17 +15,26 @@ export const STATES = ["trouble", "stale", "live", "quiet", "closed"];
 export class Device {
   constructor(name) {
     this.name = name;
-    this.points = [];
+    this.history = new History();
     this.columns = [];
-    this.charted = { at: undefined, places: [] };
+    this.charted = { at: undefined, names: [] };
   }
 
   // Apply a message of the feed: everything (`whole`), or what has changed.
   take(change, whole) {
     const { points, ...rest } = change;
     Object.assign(this, rest);
-    if (whole) this.points = points ?? [];
-    else if (points) this.points = this.points.concat(points).slice(-MAX_POINTS);
+    if (whole) this.history.rejoin(points ?? [], this.columns);
+    else if (points) this.history.add(points, this.columns);
+  }
+
+  // Keep more points from now on: the device is looked at.
+  keepMore() {
+    this.history.limit = OPENED_POINTS;
+  }
+
+  unitOf(name) {
+    return unitOf(name);
   }
 
   // Whether the user may "read", "write", "session" or "exec" here.
@@ -33,29 +44,29 @@ export class Device {
 
   // The time of the newest point.
   get newest() {
-    return this.points.length ? this.points[this.points.length - 1][0] : null;
+    return this.history.newest;
   }
 
-  // The places of the columns that are charted: all but times and counts.
-  places() {
+  // The names of the columns that are charted: all but times and counts.
+  names() {
     const at = `${this.newest} ${this.columns.length}`;
     if (this.charted.at !== at) {
-      const places = this.columns.map((_, place) => place);
-      this.charted = { at, places: places.filter((place) => !isClock(this.columns[place], this.values(place))) };
+      const names = this.columns.filter((name) => !isClock(name, this.history.recent(name, CLOCK_POINTS)));
+      this.charted = { at, names };
     }
-    return this.charted.places;
-  }
-
-  values(place) {
-    return this.points.map((point) => point[place + 1] ?? null);
+    return this.charted.names;
   }
 
   // A column's newest value as text with its unit, or "" if there is none.
-  current(place) {
-    const values = this.values(place).filter((value) => value != null);
-    if (!values.length) return "";
-    const unit = unitOf(this.columns[place]);
-    const text = written(values[values.length - 1], decimalsOf(values.slice(-DIGIT_POINTS)));
+  current(name) {
+    const values = this.history.recent(name, DIGIT_POINTS);
+    return values.length ? this.written(name, values.at(-1)) : "";
+  }
+
+  // A value of a column as text with its unit.
+  written(name, value) {
+    const unit = unitOf(name);
+    const text = written(value, decimalsOf(this.history.recent(name, DIGIT_POINTS)));
     return unit ? `${text} ${unit}` : text;
   }
 

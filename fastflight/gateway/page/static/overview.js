@@ -169,26 +169,26 @@ class Card {
 
   write(device, now, connected) {
     setText(this.state, device.describeShort(now, connected));
-    const places = device.places();
+    const names = device.names();
     // A reason for trouble, or a line without numbers, takes the place of the values.
-    const text = device.trouble || (places.length ? "" : device.line || "");
+    const text = device.trouble || (names.length ? "" : device.line || "");
     this.text.hidden = !text;
-    this.values.hidden = Boolean(text) || !places.length;
+    this.values.hidden = Boolean(text) || !names.length;
     setText(this.text, text);
     for (const [index, element] of [...this.values.children].entries()) {
-      const place = places[index];
-      element.hidden = place === undefined;
+      const name = names[index];
+      element.hidden = name === undefined;
       if (element.hidden) continue;
-      setText(element.firstChild, device.columns[place]);
-      setText(element.children[1], device.current(place) || "–");
+      setText(element.firstChild, name);
+      setText(element.children[1], device.current(name) || "–");
     }
     setText(this.badges, badges(device));
   }
 
   drawLines(device, colour) {
-    const places = device.places();
-    this.sparkline.draw(device, places[0], colour);
-    for (const [index, line] of this.sparklines.entries()) line.draw(device, places[index], colour);
+    const names = device.names();
+    this.sparkline.draw(device, names[0], colour);
+    for (const [index, line] of this.sparklines.entries()) line.draw(device, names[index], colour);
   }
 }
 
@@ -200,13 +200,12 @@ class Sparkline {
     this.drawn = null;
   }
 
-  draw(device, place, colour) {
-    const newest = place === undefined ? [] : device.values(place).slice(-SPARK_POINTS);
-    const values = newest.filter((value) => value != null);
+  draw(device, name, colour) {
+    const values = name === undefined ? [] : device.history.recent(name, SPARK_POINTS);
     if (this.canvas.hidden !== values.length < 2) this.canvas.hidden = values.length < 2;
     const [width, height] = [this.canvas.clientWidth, this.canvas.clientHeight];
     const scale = devicePixelRatio || 1;
-    const drawn = `${device.newest} ${place} ${width} ${height} ${scale} ${colour}`;
+    const drawn = `${device.newest} ${name} ${width} ${height} ${scale} ${colour}`;
     if (this.canvas.hidden || !width || drawn === this.drawn) return;
     this.drawn = drawn;
     if (this.canvas.width !== Math.round(width * scale)) this.canvas.width = Math.round(width * scale);

@@ -9,6 +9,8 @@ import { Overview } from "./overview.js";
 import { Signing } from "./signing.js";
 import { Sql } from "./sql.js";
 import { ReplTerminal } from "./terminal.js";
+import { TimeView } from "./timeview.js";
+import { ViewBar } from "./viewbar.js";
 
 const TABS = ["live", "files", "terminal"];
 // The scope that a tab needs. Without it the tab is hidden; "live" says what is missing instead.
@@ -29,7 +31,9 @@ let newest = null;
 let leftAt = 0;
 
 const overview = new Overview((name) => go(name, chosen === null ? "live" : tab));
-const charts = new Charts(get("charts"));
+const timeView = new TimeView(() => charts.dirty());
+const charts = new Charts(get("charts"), timeView, { find: (name) => devices.get(name) });
+const viewBar = new ViewBar(timeView);
 const files = new Files();
 const terminal = new ReplTerminal();
 const cluster = new Cluster();
@@ -120,15 +124,17 @@ function drawChosen(device, now, connected) {
   setText(get("trouble"), device.trouble ?? "");
   get("device").classList.toggle("old", state === "stale" || state === "trouble");
   fact("Line", device.open ? "open" : "closed");
-  fact("Rows/s", String(connected ? device.rate ?? 0 : "–"));
+  fact("Rows/s", String((connected && device.rate) ?? "–"));
   fact("Rows seen", String(device.rows ?? 0));
   fact("Dropped", String(device.lost ?? 0));
   fact("Held by", device.holder ?? "nobody");
   fact("Recording", device.recording ?? "no");
   files.freed(device.holder);
   if (tab === "live") {
+    const hasCharts = charts.current(device).length > 0;
     charts.show(device);
-    if (!device.may("session")) get("no-numbers").hidden = true;
+    get("no-numbers").hidden = hasCharts || !device.may("session");
+    viewBar.show(device, hasCharts);
     setText(get("line"), device.line ?? "");
     showGaps(device.gaps ?? []);
   }
@@ -170,6 +176,10 @@ function arrive() {
   if (view !== "device") chosen = null;
   else chosen = name ? decodeURIComponent(name) : only;
   tab = TABS.includes(to) ? to : "live";
+  if (chosen !== charts.device?.name) {
+    timeView.reset();
+    charts.leave();
+  }
   if (before === "overview" && view !== "overview") leftAt = scrollY;
   document.body.dataset.view = view;
   // A single device needs no list of devices.

@@ -1,9 +1,12 @@
 // The box for SQL: a query, its result as a table, and a chart of each number if the first column is a time.
 
 import { ask } from "./asking.js";
-import { Chart } from "./charts.js";
+import { Charts } from "./charts.js";
 import { decimalsOf, written } from "./columns.js";
+import { History } from "./history.js";
 import { readRows, tableOf } from "./rows.js";
+import { describeTime } from "./ticks.js";
+import { TimeView } from "./timeview.js";
 
 // Charts show so many rows; more than the page is wide.
 const MAX_ROWS = 5000;
@@ -13,27 +16,37 @@ const MAX_CHARTS = 6;
 const TIME = /^\d{4}-\d\d-\d\d([T ]\d\d:\d\d|$)/;
 const get = (id) => document.getElementById(id);
 
-// The rows of a result as a chart takes them: points of a time and a number for each of `names`, in the order of time.
+// A result as the charts take a device: a history of a time and a number for each of `names`.
 class Result {
   constructor(time, names, rows) {
-    this.names = names;
-    this.points = rows
+    this.name = "";
+    this.history = new History(MAX_ROWS, Infinity);
+    const points = rows
       .filter((row) => row[time] != null)
       .map((row) => [instant(row[time]), ...names.map((name) => row[name])])
       .sort((one, other) => one[0] - other[0]);
-    this.newest = this.points.at(-1)?.[0];
-    // No gaps: a query has its own times.
-    this.late = Infinity;
+    this.history.add(points, names);
+    this.columns = names;
   }
 
-  values(place) {
-    return this.points.map((point) => point[place + 1]);
+  keepMore() {}
+
+  names() {
+    return this.columns;
   }
 
-  current(place) {
-    const values = this.values(place);
-    const newest = values.findLast((value) => value != null);
-    return newest === undefined ? "" : written(newest, decimalsOf(values));
+  unitOf() {
+    return "";
+  }
+
+  written(name, value) {
+    return written(value, decimalsOf(this.history.recent(name, MAX_ROWS)));
+  }
+
+  // The last row is not the newest data: its time stands beside its value.
+  current(name) {
+    const last = this.history.nearest(name, Infinity);
+    return last ? `${this.written(name, last[1])} at ${describeTime(last[0])}` : "";
   }
 }
 
@@ -42,7 +55,8 @@ const instant = (text) => Date.parse(/(Z|[+-]\d\d(:?\d\d)?)$/.test(text.slice(10
 
 export class Sql {
   constructor() {
-    this.charts = [];
+    this.view = new TimeView(() => this.charts.dirty(), undefined, true);
+    this.charts = new Charts(get("sql-charts"), this.view, { find: () => this.result });
     this.stop = new AbortController();
     this.result = null;
     get("sql-form").addEventListener("submit", (event) => {
@@ -56,8 +70,6 @@ export class Sql {
       get("sql-query").value = "show tables";
       get("sql-form").requestSubmit();
     });
-    // The colours of the charts are those of the theme.
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.draw());
   }
 
   async run(query) {
@@ -82,19 +94,14 @@ export class Sql {
     const isTime = rows.length > 1 && rows.every((row) => row[time] == null || TIME.test(row[time]));
     const names = isTime ? numbersOf(rows).slice(0, MAX_CHARTS) : [];
     this.result = names.length ? new Result(time, names, rows) : null;
-    this.draw();
+    this.view.reset();
+    this.charts.leave();
+    if (this.result) this.charts.show(this.result);
+    get("sql-charts").toggleAttribute("data-many", names.length > 1);
     get("sql-rows").replaceChildren(...(rows.length ? [tableOf(rows.slice(0, MAX_SHOWN_ROWS))] : []));
     const count = all ? `${rows.length} ${rows.length === 1 ? "row" : "rows"}` : `the first ${rows.length} rows`;
     const shown = rows.length > MAX_SHOWN_ROWS ? `, of which the table shows ${MAX_SHOWN_ROWS}` : "";
     tell(`${count[0].toUpperCase()}${count.slice(1)}${shown}. ${said}`);
-  }
-
-  draw() {
-    for (const chart of this.charts) chart.close();
-    const names = this.result?.names ?? [];
-    get("sql-charts").toggleAttribute("data-many", names.length > 1);
-    this.charts = names.map((name, place) => new Chart(get("sql-charts"), name, place, null));
-    for (const [place, chart] of this.charts.entries()) chart.show(this.result, place);
   }
 }
 
