@@ -15,12 +15,13 @@ from typing import Literal
 
 from fastflight.errors import RequestError
 
-Extra = Literal["cluster", "http", "plot", "publish", "sql", "tls", "watch", "webrepl"]
+Extra = Literal["cluster", "http", "mcap", "plot", "publish", "sql", "tls", "watch", "webrepl"]
 PACKAGE = "fastflight-micropython"
 # The top-level modules of each extra, as in pyproject.toml.
 MODULES: Mapping[Extra, frozenset[str]] = {
     "cluster": frozenset(("nats", "nkeys")),
     "http": frozenset(("fastapi", "h11", "nicegui", "starlette", "uvicorn", "websockets")),
+    "mcap": frozenset(("mcap",)),
     "plot": frozenset(("matplotlib",)),
     "publish": frozenset(("google", "httpx", "opentelemetry", "paho")),
     "sql": frozenset(("duckdb", "google")),

@@ -150,8 +150,8 @@ def is_copy(source: str, to: str, format: str | None) -> bool:
     ending = ending_of(to)
     if ending in OTHER_TABLES and ending != ending_of(source) and is_table(source):
         raise typer.BadParameter(
-            f"tables are not written as {ending}: end {to!r} in .csv, .jsonl, .arrow or .parquet, or copy its bytes: "
-            "--format raw"
+            f"tables are not written as {ending}: end {to!r} in .csv, .jsonl, .arrow, .parquet or .mcap, or copy "
+            "its bytes: --format raw"
         )
     return copied_as_is(source, to)
 

@@ -94,7 +94,7 @@ def get(
     """Read a file of a device: copy it, convert it, or show it as a table.
 
     If FILE has the same ending as the device's file, or one that names no table format, its bytes are copied.
-    Another ending (.csv, .jsonl, .arrow, .parquet) converts the rows.
+    Another ending (.csv, .jsonl, .arrow, .parquet, .mcap) converts the rows.
     An interrupted copy leaves FILE.part, and the same command continues it.
 
     Without FILE, a terminal shows a table; a pipe or a file gets the bytes: get demo:/a.csv > a.csv.

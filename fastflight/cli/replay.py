@@ -64,7 +64,7 @@ def replay(
             "--output",
             "-o",
             metavar="FILE",
-            help="Save the rows to a .parquet, .arrow, .csv or .jsonl file; - prints them as CSV.",
+            help="Save the rows to a .parquet, .arrow, .csv, .jsonl or .mcap file; - prints them as CSV.",
         ),
     ] = None,
     start: Start = None,

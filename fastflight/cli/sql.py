@@ -35,7 +35,7 @@ def sql(
     output: Annotated[
         Path | None,
         typer.Option(
-            "--output", "-o", metavar="FILE", help="Write the rows to a .csv, .jsonl, .arrow or .parquet file."
+            "--output", "-o", metavar="FILE", help="Write the rows to a .csv, .jsonl, .arrow, .parquet or .mcap file."
         ),
     ] = None,
     json: AsJson = False,

@@ -13,10 +13,12 @@ from typing import IO, Any, BinaryIO, Protocol, Self
 
 import pyarrow as pa
 
+from fastflight.client.mcap_file import McapWriter
 from fastflight.client.validation import ABOUT_ROWS, validating
 from fastflight.errors import DataError, FastFlightError, RequestError
 from fastflight.files import replacement
 from fastflight.tables import PARQUET, Layout, RowWriter, format_of, is_table, open_writer
+from fastflight.tables.endings import MCAP
 from fastflight.tables.parquet import RowGroupWriter
 
 
@@ -69,12 +71,12 @@ class SavedFile:
             raise DataError(str(error), where=str(self.path)) from error
 
     def add_metadata(self, metadata: Mapping[str, str]) -> None:
-        """Store `metadata` in the file if it is Parquet. The other formats have no place for it after the rows."""
-        if isinstance(self._encoder, RowGroupWriter):
+        """Store `metadata` in the file if it is Parquet or MCAP. Other formats have no place for it after the rows."""
+        if isinstance(self._encoder, RowGroupWriter | McapWriter):
             self._encoder.add_metadata(metadata)
 
     def add_summary(self, summary: Mapping[str, Any]) -> None:
-        """Store a server's summary of the source, as `add_metadata` does."""
+        """Store a server's summary of the source in the file if it is Parquet."""
         if isinstance(self._encoder, RowGroupWriter):
             with validating(ABOUT_ROWS):
                 self._encoder.add_summary(summary)
@@ -96,12 +98,14 @@ class SavedFile:
         name = self._target.name
         if name.lower().endswith(PARQUET):
             return RowGroupWriter(self._file, self._schema)
+        if name.lower().endswith(MCAP):
+            return McapWriter(self._file, self._schema, self._target.stem)
         if is_table(name):
             return _TableFile(self._file, open_writer(Layout(format_of(name)), self._schema))
         raise RequestError(
             "its ending does not say how to write a table",
             where=str(self.path),
-            hint="End it in .csv, .jsonl, .arrow or .parquet",
+            hint="End it in .csv, .jsonl, .arrow, .parquet or .mcap",
         )
 
     def _discard(self, error: BaseException) -> None:

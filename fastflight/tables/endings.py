@@ -6,6 +6,8 @@ from pathlib import PurePosixPath
 
 # Only for local files: its index is at its end, so it can be neither sent nor read piece by piece.
 PARQUET = ".parquet"
+# Only for local files that are written.
+MCAP = ".mcap"
 _ENDINGS = {
     "csv": "csv",
     "tsv": "csv",
@@ -31,7 +33,8 @@ def is_table(path: str) -> bool:
 
 def copied_as_is(source: str, target: str) -> bool:
     """Whether a copy from one name to the other is no conversion: same endings, or the target's is not a table's."""
-    return ending_of(source) == ending_of(target) or not is_table(target)
+    ending = ending_of(target)
+    return ending == ending_of(source) or not (is_table(target) or ending == MCAP)
 
 
 def ending_of(path: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.csv
 import pytest
+from mcap.reader import make_reader
 
 from fastflight.client.local_files import PIECE_BYTES
 from fastflight.client.rows import RAW_SCHEMA, open_rows, piece
@@ -38,6 +40,8 @@ def to(path: str, **values: object) -> DeviceFile:
         ("/x.csv", "x.parquet", False),
         ("x.txt", "/x.csv", False),
         ("x.parquet", "/x.parquet", True),
+        ("/x.csv", "x.mcap", False),
+        ("/x.mcap", "x.mcap", True),
     ],
 )
 def test_a_file_becomes_a_table_of_another_format_only_by_conversion(source: str, target: str, as_is: bool) -> None:
@@ -68,6 +72,47 @@ def test_tables_are_read_from_every_ending(tmp_path: Path, name: str) -> None:
     request, rows = open_rows(to("/x.csv", format="csv"), path)
     assert pa.Table.from_batches(rows.batches, rows.schema).equals(TABLE)
     assert request.format == "csv"
+
+
+def test_rows_become_messages_with_their_times_and_numbers(tmp_path: Path) -> None:
+    times = [1_700_000_000_000_001, None, 1_700_000_001_000_000]
+    table = pa.table(
+        {"seq": pa.array([1, 2, 2**32 + 3], pa.uint64()), "time": pa.array(times, pa.timestamp("us", "UTC"))}
+        | {"celsius": [21.5, None, -3.0], "ok": [True, False, None], "note": ["a\nb", "ü", ""]}
+    )
+    with SavedFile(path := tmp_path / "lab.mcap", table.schema) as file:
+        for batch in table.to_batches(2):
+            file.write(batch)
+        file.add_metadata({"fastflight.gaps": "[]"})
+    with path.open("rb") as source:
+        reader = make_reader(source)
+        found = list(reader.iter_messages(log_time_order=False))
+        metadata = {each.name: dict(each.metadata) for each in reader.iter_metadata()}
+    assert [message.log_time for _, _, message in found] == [1_700_000_000_000_001_000] * 2 + [
+        1_700_000_001_000_000_000
+    ]
+    assert [message.sequence for _, _, message in found] == [1, 2, 3]
+    assert [json.loads(message.data) for _, _, message in found] == [
+        {"seq": 1, "time": "2023-11-14T22:13:20.000001Z", "celsius": 21.5, "ok": True, "note": "a\nb"},
+        {"seq": 2, "time": None, "celsius": None, "ok": False, "note": "ü"},
+        {"seq": 2**32 + 3, "time": "2023-11-14T22:13:21.000000Z", "celsius": -3.0, "ok": None, "note": ""},
+    ]
+    schema, channel, _ = found[0]
+    assert schema is not None and (schema.encoding, channel.topic, channel.message_encoding) == (
+        "jsonschema",
+        "lab",
+        "json",
+    )
+    assert json.loads(schema.data)["properties"]["celsius"] == {"type": "number"}
+    assert metadata == {"fastflight.gaps": {"fastflight.gaps": "[]"}}
+
+
+def test_messages_need_times_and_the_old_file_stays_without(tmp_path: Path) -> None:
+    path = tmp_path / "old.mcap"
+    path.write_bytes(b"old")
+    with pytest.raises(DataError, match="needs a column of times"), SavedFile(path, TABLE.schema):
+        pass
+    assert path.read_bytes() == b"old"
 
 
 @pytest.mark.parametrize(("offset", "data"), [(0, b"abc"), (1 << 40, b"\x00\xff" * 8192), (7, b"")])
