@@ -45,6 +45,8 @@ from fastflight.server.status import STATUS as FLIGHT_STATUS
 from fastflight.service import Catalog
 from fastflight.service.requests import FileRequest, Request
 from fastflight.sources.actions import device_actions
+from fastflight.sources.crashes import Crashes
+from fastflight.sources.kept_values import KeptValues
 from fastflight.sources.recording_actions import recording_actions
 
 KEYS = Path(__file__).parent / "reference" / "keys.toml"
@@ -251,6 +253,7 @@ def all_actions() -> list[Action | RawAction]:
         actions = [
             *device_actions(Inventory({}, shards=shards)),
             *recording_actions(None),
+            Crashes(Inventory({}, shards=shards), KeptValues(lambda: None)).action(),
             *own_actions(StreamRegistry(Limits()), Catalog(), shards, Authority((), None)),
         ]
     return sorted(actions, key=lambda each: each.name.lower())

@@ -19,11 +19,13 @@ from fastflight.errors import TransportError
 from fastflight.log import Extent
 from fastflight.runtime.stream_registry import StreamRegistry
 from fastflight.sources import Recordings
+from fastflight.sources.crashes import merged
 from fastflight.sources.recording_status import UNKNOWN, as_result, rows_of
 
-# The actions by which servers ask each other for their own devices, recordings, and rows that wait for NATS.
+# The actions by which servers ask each other for their own devices, recordings, crashes, and rows that wait for NATS.
 OWN_DEVICES = "cluster.devices"
 OWN_RECORDINGS = "cluster.recordings"
+OWN_CRASHES = "cluster.crashes"
 OWN_WAITING = "cluster.waiting"
 # The action by which servers cancel each other's streams.
 OWN_STREAMS = "cluster.cancel"
@@ -74,6 +76,15 @@ class ClusterActions:
             Action("cluster.status", about, EmptyBody, lambda _: [self._member.status()], at_once=True),
             Action("cluster.storage", stored, EmptyBody, self._storage),
         ]
+
+    def about_crashes(self, local: Action) -> list[Action]:
+        """Return the action `crashes`, with those at all servers. `local` is that of this server alone."""
+
+        def everywhere(_: EmptyBody) -> Iterable[Result]:
+            return merged([*local.run(EmptyBody()), *self._everywhere(OWN_CRASHES)[0]])
+
+        own = replace(local, name=OWN_CRASHES, description="The action `crashes`, for what this server has seen.")
+        return [replace(local, run=everywhere), own]
 
     def about_recordings(self, local: Action) -> list[Action]:
         """Return the action `recordings`, with the states at all servers. `local` is that of this server alone."""
@@ -156,6 +167,7 @@ class ClusterActions:
             "publishing": [],
             "trouble": str(silent) if silent is not None else self._member.why_gone(device) or UNOWNED,
             "last_data": None,
+            "crashes": None,
             "server": None if silent is None else silent.name,
         }
 

@@ -33,6 +33,7 @@ from fastflight.app.running import (
     tls_of,
 )
 from fastflight.app.served_devices import ServedDevices
+from fastflight.app.watching import Watching
 from fastflight.client import DEFAULT_LOCATION
 from fastflight.concurrency import Shards
 from fastflight.device import Inventory
@@ -122,11 +123,16 @@ def open_server(config: Config) -> RunningServer:
         )
         for source in (*on_board, recording_source(recordings, typed), *config.sources):
             catalog.add(source)
-        on_devices = [*device_actions(inventory, publishers.states), *device_changes(served)]
+        watching = Watching(inventory, recordings)
+        on_devices = [
+            *device_actions(inventory, publishers.states, watching.crashes.summary),
+            *device_changes(served),
+        ]
+        on_crashes = [watching.crashes.action()]
         recorded, *on_recordings = recording_actions(recordings)
         cancels = None
         if member is None:
-            on_devices += [recorded, *on_recordings]
+            on_devices += [recorded, *on_recordings, *on_crashes]
         else:
             in_cluster = ClusterActions(member, recordings, registry)
             cancels = in_cluster.cancel
@@ -134,12 +140,14 @@ def open_server(config: Config) -> RunningServer:
             on_devices = [
                 *in_cluster.about_devices(listing),
                 *in_cluster.about_recordings(recorded),
+                *in_cluster.about_crashes(*on_crashes),
                 *map(member.forwarding.action, (*others, *on_recordings)),
             ]
         metrics = server_metrics(registry, shards)
         metrics.register(FunctionCollector(lambda: device_metrics(inventory)))
         metrics.register(FunctionCollector(lambda: _recording_metrics(recordings)))
         metrics.register(FunctionCollector(publishers.metrics))
+        metrics.register(FunctionCollector(watching.crashes.metrics))
         state = state_actions(registry, shards, metrics, in_cluster=member is not None)
         names = inventory.names if member is None else member.names
         authority = Authority(names, None if recordings is None else recordings.names)
@@ -182,6 +190,9 @@ def open_server(config: Config) -> RunningServer:
             member.open(location, http)
             # After the streams have ended, and while every edge still answers.
             parts.callback(member.leave)
+        # Before devices are given up or closed.
+        parts.callback(watching.close)
+        watching.start()
         # Runs first, while every edge still answers.
         parts.callback(lambda: drain(registry, config.drain_seconds, served.bridges_on_shards(), publishers))
         return RunningServer(location, config.urls, served, collectors, parts.pop_all(), http, member)

@@ -55,6 +55,10 @@ def devices(json: AsJson = False, server: Server = DEFAULT_SERVER) -> None:
     for device in known:
         for output in device.publishing:
             screen.line(screen.printable(f"{device.name} publishes to {output}"))
+        if device.last_crash is not None:
+            times = "once" if device.crashes == 1 else f"{device.crashes} times"
+            last = device.last_crash.astimezone().strftime("%Y-%m-%d %H:%M")
+            screen.line(screen.printable(f"{device.name} crashed {times}, last at {last}: {device.crash}"))
     # One line for each reason: a server of a cluster without answer may have a thousand devices.
     troubled = groupby(sorted((device.trouble, device.name) for device in known if device.trouble), itemgetter(0))
     for trouble, found in troubled:

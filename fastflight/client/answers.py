@@ -41,7 +41,8 @@ class Device:
     `recording`: `recording`, or `recording failed: ` and the reason; None if the device is not being recorded.
     `publishing`: each output of the device, its state and its counts, as text. Empty for a caller without `admin`.
     `trouble`: why the device cannot be used, or is not known in a cluster whose servers do not all answer; None if it
-    can.
+    can. `crashes`: the number of tracebacks that its program has printed; `last_crash` and `crash` are the time and the
+    error of the newest. For a caller that may not read its sessions, there are none.
     """
 
     name: str
@@ -51,6 +52,9 @@ class Device:
     recording: str | None = None
     publishing: tuple[str, ...] = ()
     trouble: str | None = None
+    crashes: int = 0
+    last_crash: datetime | None = None
+    crash: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +175,7 @@ def location_of(location: str | None, *, encrypted: bool = False) -> str:
 def device_of(fields: Mapping[str, Any]) -> Device:
     with validating("what the server says of a device"):
         holder, recording, trouble = (fields.get(key) for key in ("holder", "recording", "trouble"))
+        crashes = fields.get("crashes")  # older servers do not have it
         return Device(
             name=device_name(text(fields["name"])),
             url=text(fields["url"]),
@@ -179,6 +184,9 @@ def device_of(fields: Mapping[str, Any]) -> Device:
             recording=None if recording is None else text(recording),
             publishing=tuple(map(_format_output, fields.get("publishing", ()))),
             trouble=None if trouble is None else text(trouble),
+            crashes=0 if crashes is None else whole(crashes["count"]),
+            last_crash=None if crashes is None else EPOCH + timedelta(milliseconds=whole(crashes["last"])),
+            crash=None if crashes is None else f"{text(crashes['error'])} at {text(crashes['place'])}",
         )
 
 

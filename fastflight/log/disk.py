@@ -19,6 +19,8 @@ from fastflight.errors import StorageError, StorageFull
 from fastflight.files import UNFINISHED, replacement
 
 DATABASE = "recordings.db"
+# What a server must know again after a restart beside its recordings (`sources.kept_values`).
+KEPT_VALUES = "crashes.db"
 # Only the user who makes recordings may read them.
 FILE_MODE = 0o600
 FOLDER_MODE = 0o700
@@ -27,8 +29,9 @@ OTHERS = 0o077
 # changes. Twice what its log of changes has (`database.WAL_PAGES`), so that it can be moved into the tables.
 RESERVE = "room.reserve"
 RESERVE_BYTES = 4 * 1024 * 1024
-# The endings of the files that a store and the leases create.
-OWN_ENDINGS = (DATABASE, f"{DATABASE}-wal", f"{DATABASE}-shm", ".parquet", ".lock", ".lease", ".reserve", UNFINISHED)
+# The endings of the files that a server creates there.
+OWN_DATABASES = (DATABASE, f"{DATABASE}-wal", f"{DATABASE}-shm", KEPT_VALUES, f"{KEPT_VALUES}-journal")
+OWN_ENDINGS = (*OWN_DATABASES, ".parquet", ".lock", ".lease", ".reserve", UNFINISHED)
 # What else may be in the folder: files of queries that run, recordings that servers share, and typed rows.
 OWN_FOLDERS = ("queries", "shared", "rows")
 # The system's errors for a disk, a quota or a file that takes no more.

@@ -96,6 +96,10 @@ DEFINITIONS: dict[str, Definition] = {
     "fastflight_device_evicted_total": Definition(
         "counter", "How often an idle holder lost the device to another request.", ("device",)
     ),
+    "fastflight_device_crashes_total": Definition("counter", "Tracebacks that the device printed.", ("device",)),
+    "fastflight_device_unsearched_total": Definition(
+        "counter", "Chunks that were dropped before they were searched for crashes.", ("device",)
+    ),
     "fastflight_bridge_browsers_total": Definition(
         "counter", "Connections of browsers that the bridge of the device refused.", ("device", "protocol")
     ),

@@ -22,6 +22,7 @@ from fastflight.transport.url import scheme_of
 
 Result = Mapping[str, Any]
 Publishing = Callable[[str], list[dict[str, object]]]
+CrashSummary = Callable[[str], Mapping[str, Any] | None]
 B = TypeVar("B", bound="OnDevice")
 
 
@@ -72,8 +73,15 @@ class Reset(OnDevice):
     main: bool = True
 
 
-def device_actions(inventory: Inventory, publishing: Publishing = lambda name: []) -> list[Action]:
-    """Return the actions on the devices of `inventory`. `publishing` returns the state of each output of a device."""
+def device_actions(
+    inventory: Inventory,
+    publishing: Publishing = lambda name: [],
+    crashes: CrashSummary = lambda name: None,
+) -> list[Action]:
+    """Return the actions on the devices of `inventory`.
+
+    `publishing` returns the state of each output of a device, `crashes` is `Crashes.summary`.
+    """
 
     def on_session(
         name: str, verb: Verb, description: str, body: type[B], work: Callable[[Session, B], Sequence[Result]]
@@ -91,9 +99,10 @@ def device_actions(inventory: Inventory, publishing: Publishing = lambda name: [
         Action(
             "devices",
             "All devices: name, url, whether the line is open, holder, recording state, outputs (publishing), trouble, "
-            "and when the device last sent data outside of requests (last_data, ms since 1970).",
+            "when the device last sent data outside of requests (last_data, ms since 1970), and its crashes: count, "
+            "and last, error and place of the newest.",
             EmptyBody,
-            partial(_devices, inventory, publishing),
+            partial(_devices, inventory, publishing, crashes),
             verb=None,
             shown=_visible_part,
         ),
@@ -120,7 +129,7 @@ def device_actions(inventory: Inventory, publishing: Publishing = lambda name: [
     ]
 
 
-def _devices(inventory: Inventory, publishing: Publishing, _: EmptyBody) -> Iterable[Result]:
+def _devices(inventory: Inventory, publishing: Publishing, crashes: CrashSummary, _: EmptyBody) -> Iterable[Result]:
     for device in inventory.devices():
         yield {
             "name": device.name,
@@ -131,18 +140,19 @@ def _devices(inventory: Inventory, publishing: Publishing, _: EmptyBody) -> Iter
             "publishing": publishing(device.name),
             "trouble": device.trouble or None,
             "last_data": None if device.tap.heard_ns is None else device.tap.heard_ns // 1_000_000,
+            "crashes": crashes(device.name),
         }
 
 
 def _visible_part(identity: Identity, result: Result) -> Result | None:
     """Return what `identity` may see of a device; None hides it.
 
-    The full URL, which may hold an address or a command line, is for administrators of the device. `last_data` is for
-    callers that may read its sessions.
+    The full URL, which may hold an address or a command line, is for administrators of the device. `last_data` and
+    `crashes` are for callers that may read its sessions.
     """
     name = result["name"]
     if not identity.may(Verb.SESSION, name):
-        result = {**result, "last_data": None}
+        result = {key: None if key in ("last_data", "crashes") else value for key, value in result.items()}
     if identity.may(Verb.ADMIN, name):
         return result
     result = {**result, "publishing": []} if "publishing" in result else result

@@ -60,6 +60,10 @@ ASK_AGAIN = "ask again later, or list one with `fastflight ls DEVICE`, which can
 MAX_KNOWN_FILES = 4096
 DATA_TYPE, OWN_TYPE = "TABLE", "SYSTEM TABLE"
 OWN_SCHEMAS = {
+    "crashes": pa.schema(
+        [("device", pa.string()), ("count", pa.int64()), ("first_time", TIME), ("last_time", TIME)]
+        + [("error", pa.string()), ("place", pa.string()), ("seq", pa.uint64()), ("text", pa.string())]
+    ),
     "devices": pa.schema(
         [("name", pa.string()), ("url", pa.string()), ("open", pa.bool_()), ("holder", pa.string())]
         + [("recording", pa.string()), ("trouble", pa.string()), ("last_data", pa.timestamp("ms", "UTC"))]

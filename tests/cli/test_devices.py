@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
 import pytest
 from click.testing import Result
@@ -34,6 +36,15 @@ def test_a_device_is_added_listed_and_removed(run: Run) -> None:
         assert run("devices", "remove", "new", *server).stdout.endswith("new: removed\n")
         assert run("ls", "new", *server).exit_code == 1
         assert names("list") == ["demo"]
+
+
+def test_a_device_whose_program_has_crashed_has_a_mark(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "main.py").write_text('raise ValueError("cable")\n')
+    with serving({"demo": f"sim:?files={tmp_path}"}) as running:
+        said = until(
+            lambda: [s for s in run("devices", "--server", running.location).stdout.splitlines() if "crash" in s]
+        )
+    assert re.fullmatch(r"demo crashed once, last at [-0-9]+ [:0-9]+: ValueError: cable at main.py:1", said[-1])
 
 
 @pytest.mark.parametrize(("typed", "offered"), [("info ", "demo"), ("tail d", "demo"), ("info x", "")])

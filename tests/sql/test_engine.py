@@ -218,7 +218,7 @@ def test_each_table_takes_the_right_of_its_request(sql: Sql) -> None:
 def test_a_table_that_one_may_not_read_is_not_there(sql: Sql) -> None:
     def seen(identity: Identity) -> set[str]:
         return {f"{row['schema']}.{row['name']}" for row in sql.rows("show tables", identity=identity)} - {
-            f"fastflight.{name}" for name in ("devices", "files", "recordings", "tables")
+            f"fastflight.{name}" for name in ("crashes", "devices", "files", "recordings", "tables")
         }
 
     assert seen(READER) == {"demo.a.csv", "demo.bad.arrow", "demo.logs/b.jsonl"}

@@ -25,6 +25,8 @@ from fastflight.sources import (
     recording_actions,
     recording_source,
 )
+from fastflight.sources.crashes import Crashes
+from fastflight.sources.kept_values import KeptValues
 from fastflight.sources.recordings import Recordings
 from fastflight.sources.typed_rows import TypedRows
 from fastflight.sql.engine import Parameters, SqlEngine
@@ -110,7 +112,8 @@ def engine_over(
         for source in (*device_sources(inventory, device_files=files), recording_source(recordings, typed)):
             catalog.add(source)
         authority = Authority(inventory.names, recordings.names)
-        actions = Actions([*device_actions(inventory), *recording_actions(recordings)], authority)
+        crashes = Crashes(inventory, KeptValues(lambda: None)).action()
+        actions = Actions([*device_actions(inventory), *recording_actions(recordings), crashes], authority)
         tables = Tables(catalog, actions, authority, files, recordings.log, typed)
         engine = SqlEngine(tables, limits, recordings.folder)
         parts.callback(engine.close)

@@ -112,6 +112,11 @@ export function describeGap(gap) {
   return `${span}${gap.why}${gap.rows ? `, ${gap.rows} rows` : ""}${gap.bytes == null ? "" : `, ${gap.bytes} bytes`}${gap.detail ? ` (${gap.detail})` : ""}`;
 }
 
+// How often a device has crashed, and the newest crash, in words.
+export function describeCrashes({ count, last, error, place }) {
+  return `${count}, last ${new Date(last).toLocaleString()}: ${error} at ${place}`;
+}
+
 // Set text of an element. Content from devices is only ever set like this, never as HTML.
 export function setText(element, text) {
   if (element.textContent !== text) element.textContent = text;

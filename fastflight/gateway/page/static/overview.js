@@ -237,6 +237,7 @@ function valueOf() {
 
 function badges(device) {
   const parts = [];
+  if (device.crashes) parts.push(`crashed ${device.crashes.count}×: ${device.crashes.error}`);
   if (device.rate) parts.push(`${device.rate} rows/s`);
   if (device.holder) parts.push(`held by ${device.holder}`);
   if (device.recording) parts.push(device.recording);

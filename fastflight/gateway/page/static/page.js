@@ -2,7 +2,7 @@
 
 import { Charts } from "./charts.js";
 import { Cluster } from "./cluster.js";
-import { describeGap, Device, setText } from "./devices.js";
+import { describeCrashes, describeGap, Device, setText } from "./devices.js";
 import { Feed } from "./feed.js";
 import { Files } from "./files.js";
 import { Overview } from "./overview.js";
@@ -129,6 +129,7 @@ function drawChosen(device, now, connected) {
   fact("Dropped", String(device.lost ?? 0));
   fact("Held by", device.holder ?? "nobody");
   fact("Recording", device.recording ?? "no");
+  fact("Crashes", device.crashes ? describeCrashes(device.crashes) : "none");
   files.freed(device.holder);
   if (tab === "live") {
     const hasCharts = charts.current(device).length > 0;
