@@ -23,7 +23,7 @@ MODULES: Mapping[Extra, frozenset[str]] = {
     "http": frozenset(("fastapi", "h11", "nicegui", "starlette", "uvicorn", "websockets")),
     "mcap": frozenset(("mcap",)),
     "plot": frozenset(("matplotlib",)),
-    "publish": frozenset(("google", "httpx", "opentelemetry", "paho")),
+    "publish": frozenset(("google", "httpx", "opentelemetry", "paho", "websockets")),
     "sql": frozenset(("duckdb", "google")),
     "tls": frozenset(("cryptography",)),
     "watch": frozenset(("watchfiles",)),

@@ -7,6 +7,7 @@ URL                                           goes to                           
 `influx://[USER@]HOST[:8086]?bucket=B&org=O`  InfluxDB 2, or 1.8 and newer        `bucket` and `org`
 `influx://[USER@]HOST[:8086]?db=NAME`         InfluxDB 1                          `db`
 `otlp://[USER@]HOST[:4318][/PATH]`            an OpenTelemetry collector, HTTP
+`plotjuggler://HOST[:9871]`                   PlotJuggler's WebSocket server
 ============================================  ==================================  ====================================
 
 With `mqtts`, `influxs` and `otlps` the connection is encrypted; `ca=FILE` names the CA if it is not a public one. A URL
@@ -22,13 +23,22 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from fastflight.errors import RequestError, nearest
 
-Kind = Literal["mqtt", "influx", "otlp"]
+Kind = Literal["mqtt", "influx", "otlp", "plotjuggler"]
 # The default port of each scheme.
-PORTS = {"mqtt": 1883, "mqtts": 8883, "influx": 8086, "influxs": 8086, "otlp": 4318, "otlps": 4318}
+PORTS = {
+    "mqtt": 1883,
+    "mqtts": 8883,
+    "influx": 8086,
+    "influxs": 8086,
+    "otlp": 4318,
+    "otlps": 4318,
+    "plotjuggler": 9871,
+}
 OPTIONS: Mapping[str, tuple[str, ...]] = {
     "mqtt": ("discovery",),
     "influx": ("bucket", "org", "db"),
     "otlp": (),
+    "plotjuggler": (),
 }
 SECRET_OPTIONS = ("password_file", "password_env")
 # Longer URLs are not addresses but mistakes.
@@ -91,7 +101,7 @@ def parse_output(url: str) -> OutputAddress:
 
 
 def _options(query: str, kind: Kind, where: str) -> dict[str, str]:
-    known = (*OPTIONS[kind], "ca", *SECRET_OPTIONS)
+    known = () if kind == "plotjuggler" else (*OPTIONS[kind], "ca", *SECRET_OPTIONS)
     options: dict[str, str] = {}
     for name, value in parse_qsl(query, keep_blank_values=True):
         if name not in known:
@@ -112,6 +122,8 @@ def _check(address: OutputAddress, where: str) -> None:
         raise RequestError("it does not say where to write", where=where, hint=hint)
     if address.kind == "influx" and address.path:
         raise RequestError("an influx URL has no path", where=where, hint="As in influx://127.0.0.1:8086?db=boards")
+    if address.kind == "plotjuggler" and (address.path or address.user):
+        raise RequestError("it has a host and a port only", where=where, hint="As in plotjuggler://127.0.0.1:9871")
     if address.kind == "mqtt":
         if not address.user and any(name in options for name in SECRET_OPTIONS):
             raise RequestError("a password needs a user", where=where, hint="As in mqtt://weather@broker.local?...")

@@ -61,6 +61,10 @@ def open_output(device: str, address: OutputAddress, rows: RowFormat) -> Output:
         from fastflight.publish.influx import InfluxOutput
 
         return InfluxOutput(device, address, rows)
+    if address.kind == "plotjuggler":
+        from fastflight.publish.plotjuggler import PlotJugglerOutput
+
+        return PlotJugglerOutput(device, address)
     from fastflight.publish.otlp import OtlpOutput
 
     return OtlpOutput(device, address, rows)

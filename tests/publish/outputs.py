@@ -18,6 +18,7 @@ from typing import Any
 
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from websockets.sync.server import ServerConnection, serve
 
 from fastflight.app.local_cluster import free_ports
 from fastflight.client import FastFlightClient
@@ -78,6 +79,25 @@ def influxdb(influxd: str, folder: Path, settings: str = "", ca: str = "") -> It
 
     with started([influxd, "-config", str(folder / "influxdb.conf")], port):
         yield port, query
+
+
+@contextmanager
+def plotjuggler(messages: list[dict[str, Any]], port: int = 0) -> Iterator[int]:
+    """A WebSocket server that reads as PlotJuggler does: text messages, which are JSON. Gives its port."""
+
+    def receive(connection: ServerConnection) -> None:
+        for text in connection:
+            assert isinstance(text, str)
+            messages.append(json.loads(text))
+
+    with serve(receive, "127.0.0.1", port, compression=None) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield server.socket.getsockname()[1]
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 @dataclass

@@ -31,6 +31,9 @@ def test_parts_and_defaults() -> None:
         ("influx://host", "where to write"),
         ("influx://host?db=a&bucket=b", "where to write"),
         ("otlp://host?password_file=a&password_env=b", "exclude"),
+        ("plotjuggler://host/a", "a host and a port only"),
+        ("plotjuggler://host?ca=a", "unknown option 'ca'"),
+        ("plotjugler://host", "Did you mean 'plotjuggler'"),
     ],
 )
 def test_wrong_urls_are_refused_with_what_is_allowed(url: str, says: str) -> None:

@@ -7,6 +7,7 @@ import getpass
 import json
 import math
 import socket
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -29,12 +30,15 @@ from tests.publish.outputs import (
     Collector,
     collecting,
     influxdb,
+    plotjuggler,
     publishing,
     started,
     states,
 )
 from tests.support.servers import config, serving
 from tests.support.waiting import until
+
+DAY_SECONDS = 86_400.0
 
 
 @contextmanager
@@ -199,6 +203,41 @@ def test_lines_are_log_records() -> None:
     record = collector.logs[-1]
     assert '"temperature": ' in record.body.string_value and record.observed_time_unix_nano
     assert record.time_unix_nano and record.attributes[0].value.string_value == "demo" and not collector.points
+
+
+def test_rows_reach_plotjuggler_also_after_it_was_closed() -> None:
+    before: list[dict[str, Any]] = []
+    after: list[dict[str, Any]] = []
+    with ExitStack() as stack:
+        with plotjuggler(before) as port:
+            server = stack.enter_context(serving(BOARD, outputs=publishing(f"plotjuggler://127.0.0.1:{port}")))
+            client = stack.enter_context(FastFlightClient(server.location))
+            until(lambda: len(before) > 5)
+        until(lambda: states(client)["failing"] == 1)
+        with plotjuggler(after, port):
+            until(lambda: len(after) > 5)
+    for messages in (before, after):
+        times = [message.pop("timestamp") for message in messages]
+        assert times == sorted(times) and abs(times[-1] - time.time()) < DAY_SECONDS
+        assert all(message.keys() == {"demo"} for message in messages)
+        assert all(message["demo"].keys() == {"ms", "temperature"} for message in messages)
+    values = [message["demo"]["ms"] for message in (*before, *after)]
+    assert values == sorted(values)
+
+
+def test_a_row_without_a_time_is_no_point_of_a_plot() -> None:
+    schema = pa.schema([*PLACE, pa.field("celsius", pa.float64()), pa.field("name", pa.string())])
+    rows = [
+        {"seq": 1, "line": 0, "time": None, "celsius": 1.0, "name": "a"},
+        {"seq": 2, "line": 0, "time": 1_500_000, "celsius": math.nan, "name": 'b"\n'},
+    ]
+    messages: list[dict[str, Any]] = []
+    with plotjuggler(messages) as port:
+        output = open_output('lab "1"', parse_output(f"plotjuggler://127.0.0.1:{port}"), ROWS)
+        refusal = asyncio.run(send(output, pa.RecordBatch.from_pylist(rows, schema)))
+        until(lambda: bool(messages))
+    assert refusal == Refusal(1, "their time is not known")
+    assert messages == [{"timestamp": 1.5, 'lab "1"': {"celsius": None, "name": 'b"\n'}}]
 
 
 def test_publishing_follows_the_fleet_file() -> None:
