@@ -47,6 +47,7 @@ from fastflight.service.own_source import Source
 from fastflight.sources import (
     DeviceFiles,
     FileCache,
+    LiveLayouts,
     Recordings,
     device_actions,
     device_sources,
@@ -110,6 +111,7 @@ def open_server(config: Config) -> RunningServer:
         files = DeviceFiles(inventory, FileCache(config.sql.cache, config.sql.cache_bytes), served.keys_of)
         parts.callback(files.cache.close)
         typed = typed_rows(recordings, log_of, served.layout_of)
+        layouts = LiveLayouts(served.layout_of, typed.recognised)
         member: ClusterMember | None = None
         if config.cluster is not None:
             member = ClusterMember(config, served, inventory, catalog)
@@ -120,6 +122,7 @@ def open_server(config: Config) -> RunningServer:
             files,
             names=None if member is None else member.names,
             passed_on=None if member is None else member.forwarding.passed_on,
+            layouts=layouts,
         )
         for source in (*on_board, recording_source(recordings, typed), *config.sources):
             catalog.add(source)

@@ -171,9 +171,12 @@ class RowsTable(Table):
 
     @property
     def layout(self) -> RowLayout | None:
-        """How lines become typed rows; None for plain text."""
-        if self.format == "lines":
-            return None
+        """How lines become the columns of published rows; None for plain text."""
+        return None if self.format == "lines" else self.declared
+
+    @property
+    def declared(self) -> RowLayout:
+        """How lines become typed rows."""
         nulls = None if self.null_values is None else tuple(self.null_values)
         text = TextOptions(delimiter=self.delimiter, decimal=self.decimal, comment=self.comment, null_values=nulls)
         return RowLayout(self.format, self.schema_, text)
@@ -198,15 +201,10 @@ class DeviceTable(Table):
     """The servers of a cluster that can own the device. By default all; a board on a cable needs the name of its
     server. [Cluster](../cluster.md)"""
     rows: RowsTable | None = None
-    """How the device's lines are parsed, for published rows and for [typed rows](../recordings.md#typed-rows)."""
+    """How the device's lines are parsed, for published rows and for [typed rows](../recordings.md#typed-rows). Lines of
+    format `lines` are text, and not recognised as a table."""
     # What the keys mean is in `docs/reference/keys.toml`, where requests have the same keys.
     files: dict[str, TextKeys] = {}
-
-    @model_validator(mode="after")
-    def _rows_are_used(self) -> Self:
-        if self.rows is not None and self.rows.format == "lines" and not self.publish:
-            raise ValueError("rows of format lines are no table, and published nowhere: add publish, or leave rows out")
-        return self
 
     @property
     def line(self) -> tuple[str, bool, float]:

@@ -21,7 +21,7 @@ import pyarrow as pa
 from fastflight.app.routes import LOOK_SECONDS, MOVING_SECONDS, Routes
 from fastflight.errors import BusyError, RequestError, Stopped, TransportError
 from fastflight.gap import Gap, Why
-from fastflight.service.requests import MAX_SECONDS, SERVER_DRAINING, DeviceSession
+from fastflight.service.requests import LAYOUT_CHANGED, MAX_SECONDS, SERVER_DRAINING, DeviceSession
 from fastflight.service.source import Batches, Noted, Reading, Summary
 from fastflight.tables.bare import empty
 from fastflight.tables.summary import MAX_REJECTED_EXAMPLES
@@ -58,9 +58,7 @@ class FollowedSession:
     async def open(self) -> Reading:
         """Open the session. Raises the error that comes before its first row."""
         self._reading = await self._read(self._request)
-        found = self._reading.schema
-        fields = [field for field in found if field.name != SEQ or not self._hides_seq]
-        self._schema = pa.schema(fields, found.metadata)
+        self._schema = self._shown_columns()
         batches = self._batches()
         await anext(batches)  # a generator that was not begun would not close the stream
         return Reading(self._schema, batches, self._summary, self._drain)
@@ -85,10 +83,20 @@ class FollowedSession:
                 self._moves += 1
                 lost = datetime.now(UTC)
                 first = await self._resume(reason) or 0
+                if not self._shown_columns().equals(self._schema):  # typed rows
+                    why = "the next server has recognised other columns"
+                    self._parts.append({"ended": LAYOUT_CHANGED, "why": why, "next_seq": first})
+                    return
                 gap = Gap(first, first - 1, Why.SERVER_DOWN, reason, lost, datetime.now(UTC))
                 yield [Noted(empty(self._schema), {"gap": gap.details()})]
         finally:
             await self._reading.aclose()
+
+    def _shown_columns(self) -> pa.Schema:
+        """Return the columns of the present part that the client sees."""
+        found = self._reading.schema
+        fields = [field for field in found if field.name != SEQ or not self._hides_seq]
+        return pa.schema(fields, found.metadata)
 
     def _drain(self) -> None:
         self._draining.set()

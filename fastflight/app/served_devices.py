@@ -180,7 +180,7 @@ class ServedDevices:
     def layout_of(self, device: str) -> RowLayout | None:
         """Return how the lines of a device become typed rows, as the settings say; None if they do not."""
         table = self._config.devices.get(device)
-        return table.rows.layout if table is not None and table.rows is not None else None
+        return table.rows.declared if table is not None and table.rows is not None else None
 
     def apply(self, new: Config) -> None:
         """Change the devices to those of `new`, with their bridges and recorders. Devices that clients added stay.

@@ -11,7 +11,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from fastflight.errors import FastFlightError
-from fastflight.service.choices import Format, Method, Mode, SessionFormat
+from fastflight.service.choices import Format, Method, Mode, RecordedAs, SessionFormat
 
 R = TypeVar("R")
 
@@ -129,10 +129,17 @@ ModeOption = Annotated[
     Mode, typer.Option("--mode", help="Work in the thread of the call (sync) or on an event loop (async).")
 ]
 LineFormat = Annotated[
-    SessionFormat, typer.Option("--format", help="jsonl and csv need --schema; their lines become columns.")
+    SessionFormat, typer.Option("--format", help="The lines as they are, or the columns of their rows.")
 ]
 LineSchema = Annotated[
-    str | None, typer.Option("--schema", metavar="NAME=TYPE,...", help="The columns of jsonl and csv lines.")
+    str | None,
+    typer.Option(
+        "--schema", metavar="NAME=TYPE,...", help="The columns of jsonl and csv lines. Left out: those of --as rows."
+    ),
+]
+TypedRows = Annotated[
+    RecordedAs | None,
+    typer.Option("--as", help="The typed rows that the device prints, as its entry says or as they are recognised."),
 ]
 Since = Annotated[
     float | None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import pyarrow as pa
 import typer
@@ -14,7 +14,7 @@ from fastflight.cli.exit_codes import UNREACHABLE, Interrupted
 from fastflight.cli.interruption import interruptible
 from fastflight.cli.options import DeviceName, ModeOption, Since
 from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_device_options
-from fastflight.cli.tail import CUT_SHORT
+from fastflight.cli.tail import CUT_SHORT, sessions
 from fastflight.client.local_names import local_name
 from fastflight.errors import DataError, quantity
 from fastflight.extras import needs
@@ -36,11 +36,16 @@ def plot(
         float, typer.Option("--seconds", min=0.1, max=86_400, metavar="N", help="How long to collect rows.")
     ] = 10.0,
     since: Since = None,
-    format: Annotated[SessionFormat, typer.Option("--format", help="jsonl or csv; csv needs --schema.")] = "jsonl",
+    format: Annotated[
+        SessionFormat | None,
+        typer.Option("--format", help="jsonl or csv; csv needs --schema. Left out: the device's own layout."),
+    ] = None,
     schema: Annotated[
         str | None,
         typer.Option(
-            "--schema", metavar="NAME=TYPE,...", help="Columns of the lines; by default the drawn ones, as double."
+            "--schema",
+            metavar="NAME=TYPE,...",
+            help="Columns of jsonl or csv lines. For jsonl, by default the drawn ones.",
         ),
     ] = None,
     output: Annotated[
@@ -57,30 +62,35 @@ def plot(
         raise typer.BadParameter("csv lines have no names: give all columns with --schema")
     with needs("plot", "`plot`"):  # before rows are collected
         import matplotlib  # noqa: F401
-    with (
-        server.client() as client,
-        client.session(
+    layout: dict[str, Any] = {"as_": "rows"}
+    if format is not None or schema is not None:
+        layout = {"format": format or "jsonl", "schema": schema_of(schema) or dict.fromkeys(column, "double")}
+    with server.client() as client:
+        tables: list[pa.Table] = []
+        drawable = interrupted = False
+        for stream in sessions(
+            client,
             device := device_name(client, device),
             since_seconds=since,
-            format=format,
-            schema=schema_of(schema) or dict.fromkeys(column, "double"),
             columns=["time", *column],
             limit_seconds=seconds,
             mode=mode,
-        ) as stream,
-    ):
-        batches: list[pa.RecordBatch] = []
-        drawable = interrupted = False
-        try:
-            for batch in stream:
-                batches.append(batch)
-                if batch.num_rows and not drawable:
-                    drawable = True
-                    screen.complain(f"{device}: rows for {seconds:g} s; Ctrl-C draws those until then")
-        except KeyboardInterrupt:
-            interrupted = True
-            stream.cancel()
-    rows = pa.Table.from_batches(batches, stream.schema)
+            **layout,
+        ):
+            batches: list[pa.RecordBatch] = []
+            try:
+                for batch in stream:
+                    batches.append(batch)
+                    if batch.num_rows and not drawable:
+                        drawable = True
+                        screen.complain(f"{device}: rows for {seconds:g} s; Ctrl-C draws those until then")
+            except KeyboardInterrupt:
+                interrupted = True
+                stream.cancel()
+            tables.append(pa.Table.from_batches(batches, stream.schema))
+            if interrupted:
+                break
+    rows = pa.concat_tables(tables, promote_options="permissive")
     if interrupted and not rows.num_rows:
         raise Interrupted("no rows came")
     summary = {} if interrupted else stream.summary

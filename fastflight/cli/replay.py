@@ -19,14 +19,24 @@ from fastflight.cli import screen
 from fastflight.cli.arguments import schema_of
 from fastflight.cli.exit_codes import usage_errors
 from fastflight.cli.interruption import interruptible
-from fastflight.cli.options import AsCsv, AsJson, Columns, LineFormat, LineSchema, ModeOption, RawBytes, RowLimit
+from fastflight.cli.options import (
+    AsCsv,
+    AsJson,
+    Columns,
+    LineFormat,
+    LineSchema,
+    ModeOption,
+    RawBytes,
+    RowLimit,
+    TypedRows,
+)
 from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_server_options
-from fastflight.cli.tail import GapReporter, check_output_options, follow, format_missed, printer
+from fastflight.cli.tail import GapReporter, check_output_options, follow, format_missed, printer, typed_rows
 from fastflight.client.call import build
 from fastflight.client.local_names import local_name
 from fastflight.client.saving import SavedFile
 from fastflight.errors import quantity
-from fastflight.service.choices import RecordedAs, SessionFormat
+from fastflight.service.choices import SessionFormat
 from fastflight.service.requests import Recording
 from fastflight.tables import PARQUET
 
@@ -42,10 +52,6 @@ Start = Annotated[
 ]
 End = Annotated[
     str | None, typer.Option("--to", metavar="TIME|SEQ", help="End before this time, or after this sequence number.")
-]
-RowsOption = Annotated[
-    RecordedAs | None,
-    typer.Option("--as", help="The typed rows that the device prints, as its entry says or as they are recognised."),
 ]
 # The key of a Parquet file's metadata with the gaps of its rows, as JSON.
 GAPS_KEY = "fastflight.gaps"
@@ -84,7 +90,7 @@ def replay(
     ] = None,
     format: LineFormat = "lines",
     schema: LineSchema = None,
-    as_: RowsOption = None,
+    as_: TypedRows = None,
     columns: Columns = None,
     raw: RawBytes = False,
     as_csv: AsCsv = False,
@@ -101,11 +107,12 @@ def replay(
         as_csv, output = not (raw or json), None
     if output is not None and (raw or as_csv or speed is not None):
         raise typer.BadParameter("-o FILE saves rows: leave --raw, --csv and --speed out")
+    as_ = typed_rows(as_, format, schema, raw)
     request = recording_request(
         name,
         start,
         end,
-        "bytes" if raw or (as_ and format == "lines") else format,
+        "bytes" if raw or as_ else format,
         schema,
         columns,
         as_=as_,
@@ -155,7 +162,9 @@ def show_rows(
     with server.client() as client, client.read_request(request) as stream:
         if speed is not None and "time" not in stream.schema.names:
             raise typer.BadParameter("--speed needs the column time: keep it in --columns")
-        show = GapReporter(stream, printer(stream.schema, raw=raw, as_csv=as_csv, json=json, dated=True))
+        show = GapReporter(
+            stream, printer(stream.schema, raw=raw, as_csv=as_csv, json=json, dated=True, named=request.as_ is not None)
+        )
         try:
             rows = stream if speed is None else paced(stream, speed)
             follow(request.name, stream, show, rows=rows, quiet=raw or json or as_csv)

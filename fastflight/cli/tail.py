@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
 from datetime import datetime
 from functools import partial
@@ -30,17 +30,18 @@ from fastflight.cli.options import (
     RawBytes,
     RowLimit,
     Since,
+    TypedRows,
 )
 from fastflight.cli.preview import rows_of
 from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_device_options
 from fastflight.errors import quantity
 from fastflight.gap import Gap
-from fastflight.service.choices import SessionFormat
-from fastflight.service.requests import DEVICE_GONE, SERVER_DRAINING
+from fastflight.service.choices import RecordedAs, SessionFormat
+from fastflight.service.requests import DEVICE_GONE, LAYOUT_CHANGED, SERVER_DRAINING
 from fastflight.tables import Layout, open_writer
 
 if TYPE_CHECKING:
-    from fastflight.client import RowStream
+    from fastflight.client import FastFlightClient, RowStream
 
 # The state of a recording without problems.
 RECORDING = "recording"
@@ -61,6 +62,7 @@ def tail(
     seconds: Annotated[float | None, typer.Option("--seconds", min=0, metavar="N", help="End after N seconds.")] = None,
     format: LineFormat = "lines",
     schema: LineSchema = None,
+    as_: TypedRows = None,
     columns: Columns = None,
     requests: Annotated[bool, typer.Option("--requests", help="Also show the traffic of requests, as bytes.")] = False,
     raw: RawBytes = False,
@@ -72,27 +74,63 @@ def tail(
     mode: ModeOption = "async",
     server: Server = DEFAULT_SERVER,
 ) -> None:
-    """Show the live output of a device, without interrupting its program, until Ctrl-C."""
+    """Show the live output of a device, without interrupting its program, until Ctrl-C.
+
+    With --as rows, what it prints becomes columns. When these change, the output goes on with the new ones.
+    """
     check_output_options(raw, as_csv, json, columns)
-    row_format: SessionFormat = "bytes" if raw or (requests and format == "lines") else format
-    with (
-        server.client() as client,
-        client.session(
-            device := device_name(client, device),
+    as_ = typed_rows(as_, format, schema, raw)
+    row_format: SessionFormat = "bytes" if raw or as_ or (requests and format == "lines") else format
+    with server.client() as client:
+        device = device_name(client, device)
+        for stream in sessions(
+            client,
+            device,
             since_seconds=since,
             limit_rows=lines,
             limit_seconds=seconds,
             format=row_format,
             schema=schema_of(schema),
+            as_=as_,
             columns=columns.split(",") if columns else None,
             flush_ms=50,
             reconnect=reconnect,
             requests=requests,
             mode=mode,
-        ) as stream,
-    ):
-        show = GapReporter(stream, printer(stream.schema, raw=raw, as_csv=as_csv, json=json))
-        follow(device, stream, show, quiet=raw or json or as_csv)
+        ):
+            show = GapReporter(stream, printer(stream.schema, raw=raw, as_csv=as_csv, json=json, named=bool(as_)))
+            follow(device, stream, show, quiet=raw or json or as_csv)
+
+
+def typed_rows(as_: RecordedAs | None, format: SessionFormat, schema: str | None, raw: bool) -> RecordedAs | None:
+    """Return how a session is read: as typed rows, if these are asked for or there is no schema for its lines."""
+    if as_ is not None and (raw or format != "lines" or schema is not None):
+        raise typer.BadParameter("--as rows takes the device's own layout: leave --format, --schema and --raw out")
+    return "rows" if as_ is not None or (format in ("jsonl", "csv") and schema is None and not raw) else None
+
+
+def sessions(
+    client: FastFlightClient,
+    device: str,
+    *,
+    limit_rows: int | None = None,
+    limit_seconds: float | None = None,
+    **keys: Any,
+) -> Iterator[RowStream]:
+    """Yield the session of a device. If its layout changes, yield the next session, which goes on there."""
+    began, rows = time.monotonic(), 0
+    while True:
+        with client.session(
+            device,
+            limit_rows=None if limit_rows is None else max(0, limit_rows - rows),
+            limit_seconds=None if limit_seconds is None else max(0.0, began + limit_seconds - time.monotonic()),
+            **keys,
+        ) as stream:
+            yield stream
+        if stream.summary.get("ended") != LAYOUT_CHANGED:
+            return
+        rows += stream.summary["rows"]
+        keys = {**keys, "since_seconds": None, "since_seq": stream.summary["next_seq"]}
 
 
 def check_output_options(raw: bool, as_csv: bool, json: bool, columns: str | None) -> None:
@@ -103,13 +141,20 @@ def check_output_options(raw: bool, as_csv: bool, json: bool, columns: str | Non
         raise typer.BadParameter("--raw prints bytes without columns: leave --columns out")
 
 
-def printer(schema: pa.Schema, *, raw: bool, as_csv: bool, json: bool, dated: bool = False) -> Show:
-    """Return a function that prints batches. By default as text, each row with its time, and with `dated` its date."""
+def printer(
+    schema: pa.Schema, *, raw: bool, as_csv: bool, json: bool, dated: bool = False, named: bool = False
+) -> Show:
+    """Return a function that prints batches. By default as text, each row with its time, and with `dated` its date.
+
+    With `named`, text has the names of the columns.
+    """
     if raw:
         return _bytes_printer()
     if json:
         return _print_json
-    return _csv_printer(schema) if as_csv else partial(_print_text, format_time=local_date if dated else local_time)
+    if as_csv:
+        return _csv_printer(schema)
+    return partial(_print_text, format_time=local_date if dated else local_time, named=named)
 
 
 def follow(
@@ -235,14 +280,15 @@ def _csv_printer(schema: pa.Schema) -> Show:
     return lambda batch: screen.lines(writer.encode(batch).decode())
 
 
-def _print_text(batch: pa.RecordBatch, format_time: Callable[[datetime], str]) -> None:
+def _print_text(batch: pa.RecordBatch, format_time: Callable[[datetime], str], named: bool) -> None:
     for row in rows_of(batch):
         time = row.pop("time", None)
         row.pop("seq", None)
         if row.pop("request", False):
             row["direction"] = f"request {row['direction']}"
         prefix = f"{format_time(time)}  " if time is not None else ""
-        screen.line(prefix + "  ".join(_printable(value) for value in row.values()))
+        values = (_printable(f"{name}={_text(value)}" if named else value) for name, value in row.items())
+        screen.line(prefix + "  ".join(values))
 
 
 def local_time(when: datetime) -> str:
@@ -257,3 +303,8 @@ def local_date(when: datetime) -> str:
 
 def _printable(value: Any) -> str:
     return screen.printable(value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value))
+
+
+def _text(value: Any) -> str:
+    """Return a value of a typed row; nothing for null."""
+    return "" if value is None else str(value)

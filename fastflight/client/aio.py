@@ -172,6 +172,7 @@ class AsyncFastFlightClient:
     get_tree = _cancellable(FastFlightClient.get_tree)
     exec = _stream(FastFlightClient.exec)
     session = _stream(FastFlightClient.session)
+    live_table = _call(FastFlightClient.live_table)
     recording = _stream(FastFlightClient.recording)
     sql = _stream(FastFlightClient.sql)
     recordings = _call(FastFlightClient.recordings)

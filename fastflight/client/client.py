@@ -42,6 +42,7 @@ from fastflight.service.requests import (
 
 if TYPE_CHECKING:
     import polars as pl
+    import pyarrow as pa
 
     from fastflight.client.endpoint import Endpoint
     from fastflight.client.interaction import Interaction
@@ -233,6 +234,14 @@ class FastFlightClient:
         from fastflight.client.live import live_plot
 
         return live_plot(self._connection, device, columns, seconds, window)
+
+    def live_table(self, device: str, *, seconds: float | None = None) -> pa.Table:
+        """Return the rows that a device has printed, as far as they are in memory, as a `pyarrow.Table`.
+
+        `seconds`: only those of the last seconds. The columns are `seq`, `time` and those that the device's entry
+        declares, or that are recognised. `DataError` if it has printed too little, `RequestError` if that is no table.
+        """
+        return self.session(device, as_="rows", follow=False, since_seconds=seconds).to_arrow()
 
     def recording(self, name: str, **options: Unpack[RecordingOptions]) -> RowStream:
         """Read the recording of a device: all of it, or a range of the live session's sequence numbers or of times.

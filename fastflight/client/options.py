@@ -157,6 +157,9 @@ class SessionOptions(TrafficOptions, total=False):
     - `limit_seconds`: end after this many seconds.
     - `reconnect`: continue when the device was lost and has come back. By default the session ends.
     - `requests`: include the traffic of requests to the device. A column `request` marks it.
+    - `as_`: `rows` for the typed rows that the device prints, without `format` and `schema`. The session ends with
+      `layout changed` before a line that its columns do not hold; open it again at `summary["next_seq"]`.
+    - `follow`: by default true. If it is false, the session has what is in memory, and ends.
     """
 
     since_seq: int | None
@@ -164,6 +167,8 @@ class SessionOptions(TrafficOptions, total=False):
     limit_seconds: float | None
     reconnect: bool
     requests: bool
+    as_: RecordedAs | None
+    follow: bool
 
 
 class RecordingOptions(TrafficOptions, total=False):

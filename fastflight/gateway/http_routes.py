@@ -208,6 +208,14 @@ def routes(backend: Backend, tickets: Tickets, metrics: Sequence[CollectorRegist
         decoded = backend.make_request({**content, "type": "device.exec", "device": device})
         return Streamed(backend, decoded, caller_of(request), make)
 
+    @app.get("/devices/{device}/rows", openapi_extra=openapi.LIVE_ROWS, response_class=Response, tags=["devices"])
+    async def live_rows(request: Request, device: str) -> Response:
+        """Return the typed rows of a device that are in memory. The query holds the session's other keys."""
+        query = dict(request.query_params)
+        if (seconds := query.pop("seconds", None)) is not None:
+            query["since_seconds"] = seconds
+        return as_rows(request, query, {"type": "device.session", "device": device, "as": "rows", "follow": False})
+
     @app.post("/actions/{name}", openapi_extra=openapi.ACTION, tags=["actions"])
     async def action(request: Request, name: str) -> Response:
         """Carry out an action and return its results."""
@@ -219,18 +227,18 @@ def routes(backend: Backend, tickets: Tickets, metrics: Sequence[CollectorRegist
     @app.get("/recordings/{name}", openapi_extra=openapi.RECORDING, response_class=Response, tags=["recordings"])
     async def recording(request: Request, name: str) -> Response:
         """Stream the rows of a recording. The query holds the request's other keys."""
-        return recorded(request, {"name": name})
+        return as_rows(request, dict(request.query_params), {"type": "recording", "name": name})
 
     @app.get("/recordings/{name}/rows", openapi_extra=openapi.RECORDING, response_class=Response, tags=["recordings"])
     async def recorded_rows(request: Request, name: str) -> Response:
         """Stream the typed rows that the device has printed. The query holds the request's other keys."""
-        return recorded(request, {"name": name, "as": "rows"})
+        return as_rows(request, dict(request.query_params), {"type": "recording", "name": name, "as": "rows"})
 
-    def recorded(request: Request, keys: dict[str, Any]) -> Response:
-        query = dict(request.query_params)
+    def as_rows(request: Request, query: dict[str, str], keys: dict[str, Any]) -> Response:
+        """Answer with the rows of the request that has `keys`, and those of the query."""
         format_ = choose_format(query.pop("as", None), request.headers.get("accept", ""), ROW_FORMATS)
         make = encoder_of(format_, query.pop("formulas", None))
-        decoded = backend.make_request({"type": "recording", **keys, **keys_of(query)}, strict=False)
+        decoded = backend.make_request({**keys, **keys_of(query)}, strict=False)
         return Streamed(backend, decoded, caller_of(request), make)
 
     app.get(FILE, openapi_extra=openapi.GET_FILE, response_class=Response, tags=["files"])(files.get)

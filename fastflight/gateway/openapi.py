@@ -11,7 +11,7 @@ from typing import Any
 
 from fastflight.gateway.content.file_answers import ANY_TYPE, FILE_TYPES
 from fastflight.gateway.content.formats import MEDIA_TYPES, ROW_FORMATS
-from fastflight.service.requests import TEXT_KEYS, DeviceExec, DeviceFile, Recording, Request
+from fastflight.service.requests import TEXT_KEYS, DeviceExec, DeviceFile, DeviceSession, Recording, Request
 
 DESCRIPTION = """The requests of the Flight server over HTTP. Rows are sent as Arrow IPC, JSON lines, CSV or Parquet, as
 they arrive from the device. If an error ends an answer that has begun, the connection closes before the end of its
@@ -168,6 +168,13 @@ RECORDING: Described = {
     "parameters": [
         *_parameters("query", **{"as": _one_of(*ROW_FORMATS)}, formulas=FORMULAS),
         *_keys(Recording, "from_seq", "to_seq", "since_seconds", "limit_rows"),
+    ],
+    **_answers(200, "The rows", _ROWS, 404, 406, 422),
+}
+LIVE_ROWS: Described = {
+    "parameters": [
+        *_parameters("query", **{"as": _one_of(*ROW_FORMATS)}, formulas=FORMULAS, seconds={"type": "number"}),
+        *_keys(DeviceSession, "columns", "limit_rows", "follow"),
     ],
     **_answers(200, "The rows", _ROWS, 404, 406, 422),
 }

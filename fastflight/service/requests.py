@@ -343,6 +343,11 @@ class DeviceExec(Request):
 # Ends of a live session that its client did not ask for, as its summary says them in `ended`.
 DEVICE_GONE = "device gone"
 SERVER_DRAINING = "server draining"
+# The end of a session of typed rows whose columns do not hold what the device prints now. A session that is opened
+# again, with the summary's `next_seq` as `since_seq`, has the new columns.
+LAYOUT_CHANGED = "layout changed"
+# The end of a session that does not follow the device.
+IN_MEMORY = "end of what is in memory"
 
 
 class DeviceSession(Request):
@@ -352,6 +357,12 @@ class DeviceSession(Request):
     Formats `jsonl` and `csv` need a `schema`; `columns` selects some of the columns. A row waits for its batch for at
     most `flush_ms`. With `reconnect` the session goes on after the device was lost and has come back, else it ends.
     With `requests` the traffic includes that of requests: what they send to the device, and its answers.
+
+    With `as` `rows`, the lines are parsed as the device's entry in the fleet file says, or as they are recognised:
+    `format` and `schema` are left out. If the device has printed too little, the session waits for more lines. It ends
+    with `layout changed` before a line that its columns do not hold, and `next_seq` says where that line begins.
+
+    Without `follow`, the session has only what is in memory, from its beginning or as `since_...` say, and then ends.
     """
 
     type: ClassVar[str] = "device.session"
@@ -369,6 +380,8 @@ class DeviceSession(Request):
     limit_seconds: Annotated[float | None, Field(ge=0, le=MAX_SECONDS)] = None
     reconnect: bool = False
     requests: bool = False
+    as_: Annotated[RecordedAs | None, Field(alias="as")] = None
+    follow: bool = True
 
 
 def _iso_8601(value: object) -> object:

@@ -22,6 +22,7 @@ from fastflight.sources.device_session import DeviceSessions
 from fastflight.sources.device_tree import DeviceTrees
 from fastflight.sources.file_cache import FileCache
 from fastflight.sources.fleet_file import FleetFiles
+from fastflight.sources.live_rows import LiveLayouts
 from fastflight.sources.recording import RecordingSource
 from fastflight.sources.recording_actions import recording_actions
 from fastflight.sources.recordings import NoRecordings, Recordings
@@ -31,6 +32,7 @@ from fastflight.sources.typed_rows import TypedRows
 __all__ = [
     "DeviceFiles",
     "FileCache",
+    "LiveLayouts",
     "Recordings",
     "RowLayout",
     "TypedRows",
@@ -48,12 +50,14 @@ def device_sources(
     *,
     names: Callable[[], Collection[str]] | None = None,
     passed_on: Callable[[DataSource[Any]], DataSource[Any]] | None = None,
+    layouts: LiveLayouts | None = None,
 ) -> list[DataSource[Any]]:
     """Return the sources of all request types that read or write devices.
 
     An exchange that has sent nothing for `idle_seconds` loses its device as soon as another request asks for it.
     `device_files` replaces the source of files, as for one with a cache of its own. If other servers have devices as
     well, `names` returns all devices, and `passed_on` returns a source which passes the requests for theirs on to them.
+    `layouts` finds the layouts of typed rows.
     """
     names = names or inventory.names
     passed_on = passed_on or _unchanged
@@ -66,7 +70,7 @@ def device_sources(
         passed_on(DeviceTrees(inventory)),
         passed_on(DeviceListings(inventory, device_files.listings)),
         passed_on(DeviceExecs(inventory)),
-        passed_on(DeviceSessions(inventory, idle_seconds)),
+        passed_on(DeviceSessions(inventory, idle_seconds, layouts)),
     ]
 
 

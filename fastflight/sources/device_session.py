@@ -2,8 +2,9 @@
 
 Reading takes the rows from the tap of the line and does not disturb other users: the line is read while nobody holds
 the device, and the tap sees the traffic of whoever does. The traffic of requests is left out unless the request asks
-for it (`requests`). Writing holds the bare line until it ends, like a client of a bridge; other requests get an error
-that names the holder. An exchange reads and writes at the same time, and ends when its input ends.
+for it (`requests`). Typed rows (`as`) begin when the layout of the device's lines is known. Writing holds the bare line
+until it ends, like a client of a bridge; other requests get an error that names the holder. An exchange reads and
+writes at the same time, and ends when its input ends.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import pyarrow as pa
 from fastflight.concurrency.exclusive import IdleClaim
 from fastflight.device import Device, Inventory
 from fastflight.device.held_line import LineTask
-from fastflight.errors import DataError, Stopped, TransportError
+from fastflight.errors import DataError, RequestError, Stopped, TransportError
 from fastflight.runtime.admission import IDLE_SECONDS
 from fastflight.service.requests import DEVICE_GONE, DeviceSession
 from fastflight.service.source import (
@@ -33,10 +34,14 @@ from fastflight.service.source import (
     Takes,
 )
 from fastflight.sources.following import CLIENT, Following
+from fastflight.sources.live_rows import Found, LiveLayouts
 from fastflight.sources.modes import BoardSource, Mode, OnLoop, begin
-from fastflight.sources.session_rows import SessionRows
+from fastflight.sources.row_layout import OWN_COLUMNS
+from fastflight.sources.session_rows import SessionRows, require_own_layout
 from fastflight.transport.chunk_buffer import TapReader
 
+# How long a session of typed rows waits for lines that show their layout.
+LAYOUT_SECONDS = 10.0
 # How long a session waits for traffic before it looks whether the line could be opened.
 OPENING_SECONDS = 0.2
 # The name of the holder while an exchange has the device: a person's terminal, or a program in its place.
@@ -48,14 +53,44 @@ class DeviceSessions(BoardSource[DeviceSession]):
 
     request = DeviceSession
 
-    def __init__(self, inventory: Inventory, idle_seconds: float = IDLE_SECONDS) -> None:
+    def __init__(
+        self, inventory: Inventory, idle_seconds: float = IDLE_SECONDS, layouts: LiveLayouts | None = None
+    ) -> None:
         super().__init__(inventory)
         self._idle_seconds = idle_seconds
+        self._layouts = layouts or LiveLayouts()
 
     async def _open(self, request: DeviceSession, mode: Mode) -> Reading:
         device = self._inventory.device(request.device)
-        following = Following(device, request)
+        found = None
+        if request.as_ is not None:
+            require_own_layout(request)
+            began = device.tap.next_seq
+            found = await self._wait_for_layout(device, request, mode)
+            if request.follow and request.since_seq is None and request.since_seconds is None:
+                request = request.model_copy(update={"since_seq": began})
+        following = Following(device, request, found=found)
         return await _begin(following, _batches(device, following, mode))
+
+    async def _wait_for_layout(self, device: Device, request: DeviceSession, mode: Mode) -> Found:
+        """Return the layout of a device's lines, once it has printed enough of them. Raises the error if there is none.
+
+        A session that does not follow the device waits for nothing.
+        """
+        deadline = time.monotonic() + LAYOUT_SECONDS
+        reader = device.tap.reader(counts_missed=False)
+        with device.listen():
+            while True:
+                found = await mode.run(self._layouts.find, device, request.since_seq)
+                if found.layout is not None:
+                    return found
+                if not request.follow or found.is_text or time.monotonic() >= deadline:
+                    raise found.refusal(device.name)
+                if device.trouble and not device.is_open and not request.reconnect:
+                    raise TransportError(device.trouble, where=device.name, hint="Is it plugged in, and free?")
+                if reader.ended:
+                    raise Stopped("the server shuts down", hint="Ask again")
+                await mode.take(reader, min(mode.idle_seconds, deadline - time.monotonic()))
 
     async def awrite(
         self,
@@ -79,6 +114,12 @@ class DeviceSessions(BoardSource[DeviceSession]):
 
     async def aexchange(self, request: DeviceSession, schema: pa.Schema, batches: AsyncIncoming) -> Reading:
         check_sendable(schema)
+        if request.as_ is not None or not request.follow:
+            raise RequestError(
+                "an interactive session has bytes or lines, as they come",
+                where="follow" if request.as_ is None else "as",
+                hint="Leave it out",
+            )
         device = self._inventory.device(request.device)
         following = Following(device, request)
         answer = _exchanged(device, following, batches, self._idle_claim(following))
@@ -96,10 +137,19 @@ class DeviceSessions(BoardSource[DeviceSession]):
     def describe(self, request: DeviceSession) -> Estimate:
         """Return the schema, which follows from the request. The number of rows is unknown.
 
-        It is not cached: the device may be removed at any moment.
+        It is not cached: the device may be removed at any moment. There is none yet for typed rows if the device has
+        printed too little.
         """
-        self._inventory.device(request.device)
-        return Estimate(SessionRows(request).schema)
+        device = self._inventory.device(request.device)
+        if request.as_ is None:
+            return Estimate(SessionRows(request).schema)
+        require_own_layout(request)
+        found = self._layouts.find(device, request.since_seq)
+        if found.layout is None:
+            if found.is_text or not request.follow:
+                raise found.refusal(request.device)
+            return Estimate(None)
+        return Estimate(SessionRows(request, parser=found.layout.parser(OWN_COLUMNS)).schema)
 
     def requests(self, takes: Takes) -> Iterator[tuple[DeviceSession, Estimate]]:
         """Yield a request for the session of every device, from now on."""

@@ -14,10 +14,13 @@ from dataclasses import replace
 from fastflight.device import Device
 from fastflight.errors import RequestError, TransportError
 from fastflight.gap import Gap
-from fastflight.service.requests import DEVICE_GONE, SERVER_DRAINING, DeviceSession
+from fastflight.service.requests import DEVICE_GONE, IN_MEMORY, LAYOUT_CHANGED, SERVER_DRAINING, DeviceSession
 from fastflight.service.source import Batches, Noted, Summary
+from fastflight.sources.live_rows import Found, LayoutWatch
+from fastflight.sources.row_layout import OWN_COLUMNS
 from fastflight.sources.session_rows import SessionRows, line_lost
 from fastflight.tables.bare import empty
+from fastflight.tables.recognition import Recognised
 from fastflight.transport.chunk_buffer import Chunk, TapReader
 
 LIMIT = "limit reached"
@@ -31,12 +34,24 @@ class Following:
     `ended` is empty while the session runs, then the reason why it ended. `rows` makes the batches.
     """
 
-    def __init__(self, device: Device, request: DeviceSession, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        device: Device,
+        request: DeviceSession,
+        clock: Callable[[], float] = time.monotonic,
+        found: Found | None = None,
+    ) -> None:
+        """`found` is the layout of a session of typed rows."""
         if request.since_seq is not None and request.since_seconds is not None:
             raise RequestError(
                 "it cannot be combined with since_seq", where="since_seconds", hint="Leave one of them out"
             )
-        self.rows = SessionRows(request, clock)
+        layout = None if found is None else found.layout
+        watch = LayoutWatch(layout, found.end) if found and isinstance(layout, Recognised) and request.follow else None
+        parser = None if layout is None else layout.parser(OWN_COLUMNS)
+        self.rows = SessionRows(request, clock, parser, watch)
+        # The number after the last chunk of a session that does not follow the device.
+        self._memory_end = None if found is None else found.end
         self.ended = ""
         self._device = device
         self._tap = device.tap.whole() if request.requests else device.tap
@@ -61,12 +76,16 @@ class Following:
         """
         seconds = self._request.since_seconds
         since_ns = None if seconds is None else time.time_ns() - round(seconds * 1e9)
+        if not self._request.follow and self._request.since_seq is None:
+            since_ns = since_ns or 0
         try:
             self._reader = self._tap.reader(seq=self._request.since_seq, since_ns=since_ns)
         except RequestError as error:
             error.where = "since_seq"
             raise
         self.rows.begin(self._reader.begins_line)
+        if not self._request.follow:
+            self._end_at(self._tap.next_seq if self._memory_end is None else self._memory_end, IN_MEMORY)
         return self._reader
 
     def is_opening(self) -> bool:
@@ -74,7 +93,7 @@ class Following:
 
         `TransportError` if it cannot be opened, unless the request waits for the device (`reconnect`).
         """
-        if self._device.is_open or self._request.reconnect:
+        if self._device.is_open or self._request.reconnect or not self._request.follow:
             self._outages = self._device.outages
             return False
         if self._device.outages != self._outages and self._device.trouble:
@@ -112,7 +131,9 @@ class Following:
             if self._reader.next_seq == self._outage[0] != self.rows.after_gap:
                 ready += self.rows.feed([line_lost(*self._outage, self._tap.lost_ns)])
             self._outage = None
-        if self.rows.full or (self._until is not None and self._clock() >= self._until):
+        if self.rows.changed is not None:
+            self.ended, self._why = LAYOUT_CHANGED, self.rows.changed
+        elif self.rows.full or (self._until is not None and self._clock() >= self._until):
             self.ended = LIMIT
         elif self._reader.ended:
             self.ended = SERVER_DRAINING
@@ -127,7 +148,7 @@ class Following:
         """
         self._end_at(self._tap.next_seq, reason, why)
 
-    def _end_at(self, seq: int, reason: str, why: str) -> None:
+    def _end_at(self, seq: int, reason: str, why: str = "") -> None:
         with self._ending:
             if self._end is None:
                 self._end, self._why = (reason, seq), why
@@ -144,7 +165,7 @@ class Following:
 
     def summary(self) -> Summary:
         """Return counts, and why the session ended."""
-        why = {"why": self._why} if self.ended == DEVICE_GONE and self._why else {}
+        why = {"why": self._why} if self.ended in (DEVICE_GONE, LAYOUT_CHANGED) and self._why else {}
         recorded = {"recorded": self._recording} if self._recording else {}
         return {"ended": self.ended, **why, **self.rows.summary(), **recorded}
 

@@ -27,6 +27,7 @@ from fastflight.sources.following import LIMIT
 from fastflight.sources.modes import Mode, TwoModeSource
 from fastflight.sources.recorded_rows import RecordedChunks, RecordedLines, chunks_of
 from fastflight.sources.session_lines import LINE_CUTS
+from fastflight.sources.session_rows import require_own_layout
 from fastflight.tables import LineParser
 
 log = structlog.get_logger(__name__)
@@ -180,11 +181,7 @@ class RecordingSource(TwoModeSource[Recording]):
     def _parser(self, request: Recording) -> tuple[LineParser | None, int | None]:
         if request.as_ is None:
             return None, None
-        for key, given in (("format", request.format != "bytes"), ("schema", request.schema_ is not None)):
-            if given:
-                raise RequestError(
-                    "the rows of a device have a layout of their own", where=key, hint="Leave it out, or leave `as` out"
-                )
+        require_own_layout(request)
         return self._parsers(request.name)
 
 

@@ -8,6 +8,9 @@ A line is never joined across a gap. In `lines`, the text before the gap and the
 are two rows; in `jsonl` and `csv` both are rejected, since half a number still looks like a number. For the same
 reason these two formats reject the first line, unless it is known to begin where the reading begins. A note between
 the rows before and after reports the gap: `{"gap": {...}}`, with `Gap.details`.
+
+Live typed rows (`as`) have a parser of their own, and end before a line that its columns do not hold (`changed`). They
+begin with the first whole line and end with the last one: the text around these is not counted.
 """
 
 from __future__ import annotations
@@ -21,11 +24,12 @@ import pyarrow as pa
 
 from fastflight.errors import RequestError
 from fastflight.gap import Gap, Why, moment
-from fastflight.service.requests import DeviceSession
+from fastflight.service.requests import DeviceSession, Recording
 from fastflight.service.source import Batches, Noted, Summary
+from fastflight.sources.live_rows import LayoutWatch
 from fastflight.sources.misfits import MisfitNotice
 from fastflight.sources.row_layout import RowLayout
-from fastflight.sources.session_lines import LineSplitter, SessionLine, known_time
+from fastflight.sources.session_lines import UNKNOWN_BEGINNING, LineSplitter, SessionLine, known_time
 from fastflight.tables import LineParser, ReadSummary
 from fastflight.tables.bare import empty
 from fastflight.tables.schemas import project
@@ -64,12 +68,14 @@ class SessionRows:
         request: DeviceSession,
         clock: Callable[[], float] = time.monotonic,
         parser: LineParser | None = None,
+        watch: LayoutWatch | None = None,
     ) -> None:
-        """`parser` parses the lines of a request of format `lines`."""
+        """`parser` parses the lines of a request of format `lines`, or of typed rows, and `watch` finds its limits."""
         self._request = request
         self._clock = clock
         self._parser = parser or parser_of(request)
-        self._lines = None if request.format == "bytes" else LineSplitter(False)
+        self._watch = watch
+        self._lines = None if self._parser is None and request.format == "bytes" else LineSplitter(False)
         self._all_columns = schema_of(request, self._parser)
         self.schema = project(self._all_columns, request.columns).with_metadata({b"fastflight.time": TIME_METADATA})
         self._waiting: list[Chunk | SessionLine] = []
@@ -88,8 +94,13 @@ class SessionRows:
 
     @property
     def full(self) -> bool:
-        """Whether the limit of rows is reached."""
-        return self._remaining_rows == 0
+        """Whether the limit of rows is reached, or the layout has changed."""
+        return self._remaining_rows == 0 or self.changed is not None
+
+    @property
+    def changed(self) -> str | None:
+        """How the lines differ from the layout of the rows; None while they do not."""
+        return self._watch.why if self._watch is not None and self._watch.changed_at is not None else None
 
     @property
     def deadline(self) -> float | None:
@@ -134,7 +145,10 @@ class SessionRows:
     def finish(self) -> Batches:
         """Return the remaining batches."""
         ready: Batches = []
-        if not self.full:
+        if self._request.as_ is not None:
+            if self._lines is not None and self._lines.partial_seq is not None:
+                self._next = self._lines.partial_seq
+        elif not self.full:
             self._end_line("the session ended within the line", ready)
         return ready + self._flush()
 
@@ -142,7 +156,7 @@ class SessionRows:
         """Return counts. A later session can continue at `next_seq`."""
         return {
             **{f"{direction}_bytes": count for direction, count in self._bytes.items()},
-            "next_seq": self._next,
+            "next_seq": self._next if self._watch is None or self.changed is None else self._watch.changed_at,
             "gaps": self._gaps,
             "lost": self._lost,
             "rejected": 0,
@@ -185,6 +199,8 @@ class SessionRows:
             self._add(chunk, ready)
             return
         for line in self._lines.feed(chunk):
+            if self._request.as_ is not None and line.cut == UNKNOWN_BEGINNING:
+                continue
             if self.full:
                 # A session that continues here gets this line, and again the lines before it of the same chunk.
                 self._next = line.seq
@@ -215,9 +231,14 @@ class SessionRows:
             return [Noted(batch, {"gap": gap.details()})]
         return [batch] if batch.num_rows else []
 
+    def _parsed(self, parser: LineParser, lines: Sequence[SessionLine]) -> pa.RecordBatch:
+        if self._watch is not None:
+            lines = self._watch.fitting(lines)
+        return parse_lines(parser, lines, self._all_columns, self._watch)
+
     def _batch(self, rows: list[Any]) -> pa.RecordBatch:
         if self._parser is not None:
-            return parse_lines(self._parser, rows, self._all_columns)
+            return self._parsed(self._parser, rows)
         if self._lines is not None:
             text = [line.data.removesuffix(b"\r").decode("utf-8", "replace") for line in rows]
             return pa.RecordBatch.from_arrays(
@@ -231,13 +252,18 @@ class SessionRows:
         return pa.RecordBatch.from_arrays(columns, schema=self._all_columns)
 
 
-def parse_lines(parser: LineParser, lines: Sequence[SessionLine], schema: pa.Schema) -> pa.RecordBatch:
+def parse_lines(
+    parser: LineParser, lines: Sequence[SessionLine], schema: pa.Schema, watch: LayoutWatch | None = None
+) -> pa.RecordBatch:
     """Return the rows of lines that the device sent. `schema` is the `schema_of_lines` of the parser.
 
-    The parser's summary counts lines that are no rows, and lines that are not whole.
+    The parser's summary counts lines that are no rows, and lines that are not whole. `watch` gets the former.
     """
     whole = [line for line in lines if not line.cut]
     parsed = parser.parse([line.data for line in whole])
+    if watch is not None:
+        last = parsed.lines[-1] if parsed.lines else -1
+        watch.add_refused([whole[index] for index, _ in parsed.refused if index > last], after_row=last >= 0)
     refused = [(whole[index].seq, reason) for index, reason in parsed.refused]
     refused += [(line.seq, line.cut) for line in lines if line.cut and line.data.strip()]
     for seq, reason in sorted(refused):
@@ -249,6 +275,19 @@ def parse_lines(parser: LineParser, lines: Sequence[SessionLine], schema: pa.Sch
 def schema_of_lines(parser: LineParser) -> pa.Schema:
     """Return the columns of `parse_lines`."""
     return pa.schema([*_PLACE, *parser.schema])
+
+
+def require_own_layout(request: DeviceSession | Recording) -> None:
+    """Raise `RequestError` if a request of typed rows has keys that say how lines are parsed."""
+    for key, given in (
+        ("format", request.format != "bytes"),
+        ("schema", request.schema_ is not None),
+        ("requests", isinstance(request, DeviceSession) and request.requests),
+    ):
+        if given:
+            raise RequestError(
+                "the rows of a device have a layout of their own", where=key, hint="Leave it out, or leave `as` out"
+            )
 
 
 def parser_of(request: DeviceSession) -> LineParser | None:

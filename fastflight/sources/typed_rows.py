@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -26,7 +26,7 @@ from fastflight.gap import Gap, Why
 from fastflight.log import NumberedRows, Range, StoredRows
 from fastflight.sources.recorded_rows import chunks_of
 from fastflight.sources.recording import Readable
-from fastflight.sources.row_layout import OWN_COLUMNS, RowLayout
+from fastflight.sources.row_layout import DECLARE, NO_TABLE, OWN_COLUMNS, Layout, RowLayout
 from fastflight.sources.session_lines import LineSplitter, SessionLine
 from fastflight.sources.session_rows import CUT, parse_lines, schema_of_lines
 from fastflight.sources.typed_parts import PartFolder, TypedPart
@@ -41,7 +41,6 @@ SAMPLE_BYTES, LEAST_SAMPLE_BYTES = 64 * 1024, 4 * 1024
 LISTED_CHUNKS = 4
 # How often a reading that waits for another one checks whether its client is still there.
 LOOK_SECONDS = 0.2
-Layout: TypeAlias = RowLayout | Recognised
 
 
 class _Wanted(Exception):
@@ -171,7 +170,10 @@ class TypedRows:
         """
         if name not in self._tables:
             with self._locked(name, lambda: None), contextlib.suppress(FastFlightError):
-                if self._known(name) is None:
+                known = self._known(name)
+                if known is not None:
+                    known.parser()
+                else:
                     log = self._listed(name)
                     few = _first_lines(log, Range(until_seq=log.statistics().first_seq + LISTED_CHUNKS))
                     if recognise_format(_whole(few)) is None:
@@ -198,6 +200,8 @@ class TypedRows:
     def _layout(self, name: str, log: Readable) -> Layout:
         """Return the layout of a recording. `RequestError` if there is none."""
         if (known := self._known(name)) is not None:
+            if isinstance(known, RowLayout):
+                known.parser()  # raises for text, before anything is read
             return known
         lines = [] if name in self._other else _first_lines(log, Range())
         size = sum(map(_size, lines))
@@ -205,14 +209,15 @@ class TypedRows:
         if found is None:
             if size >= SAMPLE_BYTES:
                 self._other.add(name)
-            raise RequestError(
-                "what it has printed is no table: most lines are neither JSON objects nor CSV rows",
-                where=name,
-                hint="Declare rows = { format = ..., schema = ... } in its entry of the fleet file, or read its lines",
-            )
+            raise RequestError(NO_TABLE, where=name, hint=DECLARE)
         if size >= LEAST_SAMPLE_BYTES:
             self._store(name, found)
         return found
+
+    def recognised(self, name: str) -> Recognised | None:
+        """Return the layout that was recognised in a recording, if it is stored."""
+        known = self._known(name)
+        return known if isinstance(known, Recognised) else None
 
     def _known(self, name: str) -> Layout | None:
         """Return the layout that is declared, or was recognised before."""
@@ -268,7 +273,7 @@ class _Reading:
         lines = _Lines(unfinished)
         tail = list(lines.read(self._log, Range(following), self._check))
         self._learn(tail)
-        parser = _parser(self.layout)
+        parser = self.layout.parser(OWN_COLUMNS)
         too_narrow = {
             file
             for file, placed in zip(self._stored.files, parts, strict=False)
@@ -293,7 +298,7 @@ class _Reading:
         lines = _Lines(began)
         ended = list(lines.read(self._log, wanted, self._check))
         self._learn(ended)
-        parser = _parser(self.layout)
+        parser = self.layout.parser(OWN_COLUMNS)
         schema = schema_of_lines(parser)
         rows = pa.Table.from_batches((parse_lines(parser, some, schema) for some in in_blocks(ended, _size)), schema)
         # A column without values gets its type later.
@@ -352,10 +357,6 @@ def _first_lines(log: Readable, wanted: Range) -> list[SessionLine]:
 
 def _whole(lines: Iterable[SessionLine]) -> list[bytes]:
     return [line.data for line in lines if not line.cut]
-
-
-def _parser(layout: Layout) -> LineParser:
-    return layout.parser(OWN_COLUMNS) if isinstance(layout, Recognised) else layout.parser()
 
 
 def _are_columns_of(part: pa.Schema, whole: pa.Schema) -> bool:

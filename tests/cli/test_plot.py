@@ -37,7 +37,7 @@ def test_no_such_values(run: Run, tmp_path: Path) -> None:
     result = run("plot", "demo", *arguments, "-o", str(path))
     assert (result.exit_code, "fastflight tail" in result.stderr, path.exists()) == (1, True, False)
     result = run("plot", "demo", "--column", "temprature", "--seconds", "1", "-o", str(path))
-    assert (result.exit_code, "no line has temprature" in result.stderr, path.exists()) == (1, True, False)
+    assert (result.exit_code, "Did you mean 'temperature'" in result.stderr, path.exists()) == (1, True, False)
 
 
 def test_ctrl_c_draws_the_rows_until_then(location: str, tmp_path: Path) -> None:

@@ -41,4 +41,4 @@ def test_the_routes_do_what_their_description_says(tmp_path: Path) -> None:
             text=True,
         )
     assert ended.returncode == 0, ended.stdout
-    assert "Tested: 18" in ended.stdout, ended.stdout
+    assert "Tested: 19" in ended.stdout, ended.stdout
