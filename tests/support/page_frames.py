@@ -58,7 +58,7 @@ HOUR = """async () => {
   const points = Array.from({ length: 360000 }, (_, at) => [at * 10, ...names.map((_, n) => value(at, n))]);
   history.add(points, names);
   const device = { name: "x", history, names: () => names, late: 3000, keepMore() {},
-    unitOf: () => "", current: () => "", written: (_, value) => value.toFixed(2) };
+    unitOf: () => "", decimals: () => 2, current: () => "", written: (_, value) => value.toFixed(2) };
   const view = new TimeView(() => {}, undefined, true);
   const element = document.getElementById("charts");
   element.replaceChildren();

@@ -1,8 +1,8 @@
 // The charts of the chosen device. They share a span of time and a cursor; each shows columns of one or more devices.
 
-import { reduce } from "./reduce.js";
 import { setText } from "./devices.js";
 import { Plot, panelsOf } from "./plot.js";
+import { Buckets, reduce } from "./reduce.js";
 
 const COLOURS = ["#2f6fed", "#d9822b", "#17a06a", "#b04ad0", "#d1495b", "#2a9fb5", "#8c7a1f", "#6f7d8c"];
 // So many charts are below each other in the full width; more stand beside each other.
@@ -12,13 +12,13 @@ const MAX_AGAINST = 4000;
 
 // A chart's content: `series` of {device, column}, drawn over time, or against the series `against`.
 export class Charts {
-  // `find(name)` returns a device, `older(device, columns, range, pixels)` what is known from before the page's memory,
-  // `menu(chart)` opens the menu of a chart.
-  constructor(element, view, { find, older, menu }) {
+  // `find(name)` returns a device, `archive` knows what was before the page's memory, `menu(chart)` opens the menu of a
+  // chart.
+  constructor(element, view, { find, archive = null, menu = null }) {
     this.element = element;
     this.view = view;
     this.find = find;
-    this.older = older;
+    this.archive = archive;
     this.menu = menu;
     this.charts = [];
     this.shown = "";
@@ -39,7 +39,7 @@ export class Charts {
 
   choose(layout) {
     this.layout = layout;
-    this.dirty();
+    this.view.tell();
   }
 
   // No device is shown, and the next one has its own charts.
@@ -127,7 +127,7 @@ export class Chart {
     const { range, cursor } = this.view;
     const traces = this.series.map((each) => this.trace(each, range));
     this.panels = panelsOf(traces, this.panels);
-    this.plot.draw({ ...range, panels: this.panels, cursor });
+    this.plot.draw({ ...range, panels: this.panels, cursor, missing: this.missing() });
     for (const [place, { value }] of this.series.entries()) {
       const text = this.valueOf(this.series[place], traces[place]);
       if (text) setText(value, text);
@@ -137,8 +137,26 @@ export class Chart {
   trace({ device: name, column, colour }, { from, to }) {
     const device = this.charts.find(name);
     const key = `${name}/${column}`;
-    if (!device) return { key, colour, unit: "", buckets: reduce(NOTHING, column, from, to, 1) };
-    return { key, colour, unit: device.unitOf(column), buckets: reduce(device.history, column, from, to, this.plot.pixels, device.late ?? 0) };
+    if (!device) return { key, colour, unit: "", decimals: 0, buckets: new Buckets() };
+    const { pixels } = this.plot;
+    const { oldest } = device.history;
+    let buckets = reduce(device.history, column, from, to, pixels, device.late ?? 0);
+    if (this.charts.archive && (oldest === null || from < oldest)) {
+      const older = this.charts.archive.older(device, column, from, to, pixels)?.between(from, Math.min(to, oldest ?? to));
+      if (older?.count) {
+        while (older.times.at(-1) >= oldest) older.pop();
+        buckets = older.concat(buckets, oldest - older.times.at(-1) > Math.max(device.late ?? 0, (2 * (to - from)) / pixels));
+      }
+    }
+    return { key, colour, unit: device.unitOf(column), decimals: device.decimals(column), buckets };
+  }
+
+  // The gaps of the first device that are known.
+  missing() {
+    const device = this.charts.find(this.series[0].device);
+    if (!device || !this.charts.archive) return [];
+    const live = (device.gaps ?? []).map(({ from, to }) => ({ from: Date.parse(from), to: Date.parse(to) }));
+    return [...live, ...this.charts.archive.of(device).gaps].filter(({ from, to }) => to > from);
   }
 
   // The newest value; where the user looks at the past, the one at the cursor, or the newest that is shown.
@@ -170,8 +188,6 @@ export class Chart {
     this.plot.drawAgainst({ trails, title: against.column, cursors });
   }
 }
-
-const NOTHING = { columns: new Map() };
 
 // The points of two columns in a range of time, and the one at `cursor`. Columns of other devices are taken at the nearest
 // time.

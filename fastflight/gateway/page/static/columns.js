@@ -61,8 +61,9 @@ export function written(value, decimals) {
   return value.toFixed(Math.min(decimals, 6));
 }
 
-// The y axis for values: `min`, `max`, `step` and the `decimals` of its labels. The values lie within it.
-export function axisFor(values) {
+// The y axis for values that have so many `digits`: `min`, `max`, `step` and the `decimals` of its labels. The values lie
+// within it.
+export function axisFor(values, digits = decimalsOf(values)) {
   let [low, high] = [Infinity, -Infinity];
   for (const value of values) {
     if (value == null) continue;
@@ -74,7 +75,7 @@ export function axisFor(values) {
   const span = Math.max(
     high - low,
     Math.max(Math.abs(low), Math.abs(high)) * MIN_SPAN_PART,
-    MIN_SPAN_STEPS * 10 ** -decimalsOf(values),
+    MIN_SPAN_STEPS * 10 ** -digits,
   );
   // Values that are never negative have no axis below zero.
   const start = low >= 0 ? Math.max(0, middle - span / 2) : middle - span / 2;

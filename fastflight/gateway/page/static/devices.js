@@ -18,6 +18,7 @@ export class Device {
     this.history = new History();
     this.columns = [];
     this.charted = { at: undefined, names: [] };
+    this.digits = { at: undefined, columns: new Map() };
   }
 
   // Apply a message of the feed: everything (`whole`), or what has changed.
@@ -63,10 +64,19 @@ export class Device {
     return values.length ? this.written(name, values.at(-1)) : "";
   }
 
+  // How many digits after the point a column has.
+  decimals(name) {
+    const { columns, at } = this.digits;
+    if (at !== this.newest) columns.clear();
+    this.digits.at = this.newest;
+    if (!columns.has(name)) columns.set(name, decimalsOf(this.history.recent(name, DIGIT_POINTS)));
+    return columns.get(name);
+  }
+
   // A value of a column as text with its unit.
   written(name, value) {
     const unit = unitOf(name);
-    const text = written(value, decimalsOf(this.history.recent(name, DIGIT_POINTS)));
+    const text = written(value, this.decimals(name));
     return unit ? `${text} ${unit}` : text;
   }
 

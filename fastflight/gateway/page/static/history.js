@@ -70,29 +70,6 @@ export class History {
     this.add(points.filter((point) => point[0] > newest), names);
   }
 
-  // Put points before all others, such as those that the server still has from before the page was opened.
-  prepend(points, names) {
-    const [oldest, later] = [this.oldest ?? Infinity, this.points()];
-    const laterNames = [...this.columns.keys()];
-    const isBroken = this.isBroken;
-    [this.start, this.end, this.isBroken] = [0, 0, false];
-    this.summaries.clear();
-    this.add(points.filter((point) => point[0] < oldest), names);
-    this.add(later, laterNames);
-    this.isBroken = isBroken;
-  }
-
-  // All points in the form of the feed.
-  points() {
-    const points = [];
-    const columns = [...this.columns.values()];
-    for (let at = this.start; at < this.end; at++) {
-      if (this.broken[at]) points.push([this.times[at]]);
-      points.push([this.times[at], ...columns.map((values) => values[at])]);
-    }
-    return points;
-  }
-
   column(name) {
     if (!this.columns.has(name)) this.columns.set(name, new Float64Array(this.room).fill(NaN));
     return this.columns.get(name);

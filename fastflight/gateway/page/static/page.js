@@ -1,14 +1,17 @@
 // Puts the page together. The address says what is shown: #/device/tab, #/sql, #/cluster, or nothing for the overview.
 
+import { Archive } from "./archive.js";
 import { Charts } from "./charts.js";
 import { Cluster } from "./cluster.js";
 import { describeCrashes, describeGap, Device, setText } from "./devices.js";
 import { Feed } from "./feed.js";
 import { Files } from "./files.js";
+import * as link from "./link.js";
 import { Overview } from "./overview.js";
 import { Signing } from "./signing.js";
 import { Sql } from "./sql.js";
 import { ReplTerminal } from "./terminal.js";
+import { describeTime } from "./ticks.js";
 import { TimeView } from "./timeview.js";
 import { ViewBar } from "./viewbar.js";
 
@@ -17,6 +20,8 @@ const TABS = ["live", "files", "terminal"];
 const NEEDED = { files: "read", terminal: "exec" };
 // Addresses that are no devices: those have a tab, too.
 const VIEWS = { "#/sql": "sql", "#/cluster": "cluster" };
+// A browser limits how often an address is changed.
+const LINK_MS = 300;
 const get = (id) => document.getElementById(id);
 
 const devices = new Map();
@@ -31,8 +36,9 @@ let newest = null;
 let leftAt = 0;
 
 const overview = new Overview((name) => go(name, chosen === null ? "live" : tab));
-const timeView = new TimeView(() => charts.dirty());
-const charts = new Charts(get("charts"), timeView, { find: (name) => devices.get(name) });
+const timeView = new TimeView(() => charts.dirty(), moved);
+const archive = new Archive(() => charts.dirty());
+const charts = new Charts(get("charts"), timeView, { find: (name) => devices.get(name), archive });
 const viewBar = new ViewBar(timeView);
 const files = new Files();
 const terminal = new ReplTerminal();
@@ -135,10 +141,20 @@ function drawChosen(device, now, connected) {
     const hasCharts = charts.current(device).length > 0;
     charts.show(device);
     get("no-numbers").hidden = hasCharts || !device.may("session");
-    viewBar.show(device, hasCharts);
+    viewBar.show(device, hasCharts, notes(device));
     setText(get("line"), device.line ?? "");
     showGaps(device.gaps ?? []);
   }
+}
+
+// What the charts do not show, in sentences.
+function notes(device) {
+  const { why, pending } = archive.of(device);
+  const { oldest } = device.history;
+  if (oldest === null || timeView.range.from >= oldest) return [];
+  if (pending) return ["Reading older rows…"];
+  if (!why) return [];
+  return [`Nothing from before ${describeTime(oldest)}: ${why}.`];
 }
 
 // The newest first.
@@ -168,10 +184,23 @@ function go(name, to) {
   location.hash = name === null ? "" : `#/${encodeURIComponent(name)}/${to}`;
 }
 
+// Put what the charts show into the address, once the user rests.
+let linkTimer = 0;
+function moved() {
+  drawSoon();
+  clearTimeout(linkTimer);
+  linkTimer = setTimeout(() => {
+    if (chosen === null || tab !== "live") return;
+    const query = link.written(timeView, charts.layout, chosen);
+    history.replaceState(null, "", `#/${encodeURIComponent(chosen)}/live${query && "?"}${query}`);
+  }, LINK_MS);
+}
+
 // Show what the address says.
 function arrive() {
   if (feed === null) return;
-  const [, name, to] = location.hash.split("/");
+  const [path, query] = location.hash.split("?", 2);
+  const [, name, to] = path.split("/");
   const before = document.body.dataset.view;
   const view = VIEWS[location.hash] ?? (name || only ? "device" : "overview");
   if (view !== "device") chosen = null;
@@ -180,6 +209,12 @@ function arrive() {
   if (chosen !== charts.device?.name) {
     timeView.reset();
     charts.leave();
+  }
+  if (query && chosen !== null) {
+    const { layout, ...times } = link.read(query, chosen);
+    Object.assign(timeView, times);
+    charts.layout = layout;
+    charts.dirty();
   }
   if (before === "overview" && view !== "overview") leftAt = scrollY;
   document.body.dataset.view = view;

@@ -225,7 +225,8 @@ function drawDot(pen, x, y, size) {
 // The axis for all that a panel shows.
 function axisOf(traces) {
   const shown = traces.filter(({ buckets }) => buckets.low <= buckets.high);
-  return axisFor(shown.flatMap(({ buckets }) => [buckets.low, buckets.high]));
+  const values = shown.flatMap(({ buckets }) => [buckets.low, buckets.high]);
+  return axisFor(values, Math.max(0, ...shown.map(({ decimals }) => decimals)));
 }
 
 function extent(values) {

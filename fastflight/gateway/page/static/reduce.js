@@ -43,6 +43,10 @@ export class Buckets {
     }
   }
 
+  pop() {
+    for (const each of [this.times, this.lows, this.highs, this.broken]) each.pop();
+  }
+
   include(low, high) {
     if (low < this.low) this.low = low;
     if (high > this.high) this.high = high;
@@ -54,6 +58,17 @@ export class Buckets {
     for (const key of ["times", "lows", "highs", "broken"]) made[key] = this[key].concat(later[key]);
     if (broken && later.count) made.broken[this.count] = true;
     [made.low, made.high] = [Math.min(this.low, later.low), Math.max(this.high, later.high)];
+    return made;
+  }
+
+  // The buckets between two times, and one on each side.
+  between(from, to) {
+    const made = new Buckets();
+    for (let place = 0; place < this.count; place++) {
+      if ((this.times[place + 1] ?? Infinity) < from || (this.times[place - 1] ?? -Infinity) > to) continue;
+      made.push(this.times[place], this.lows[place], this.highs[place], this.broken[place]);
+      if (this.times[place] >= from && this.times[place] <= to) made.include(this.lows[place], this.highs[place]);
+    }
     return made;
   }
 
@@ -80,7 +95,7 @@ export function reduce(history, name, from, to, pixels, late = 0) {
   [first, last] = [Math.max(first, history.start), Math.min(last, history.end - 1)];
   // Buckets begin at multiples of their width, so that they stay the same while a chart moves.
   const width = last - first > 2 * pixels ? (to - from) / pixels : 0;
-  const longest = Math.max(late, GAP_INTERVALS * usual(times, values, first, last));
+  const longest = gapAfter(late, sampled(times, values, first, last));
   const blocks = (last - first) / pixels > 2 * BLOCK ? history.summary(name) : null;
   let [bucket, isMissing, before] = [NaN, false, NaN];
   for (let at = first; at <= last; at++) {
@@ -106,8 +121,15 @@ export function reduce(history, name, from, to, pixels, late = 0) {
   return made;
 }
 
-// How long the pauses between the values of a column usually are: most of a sample are no longer.
-function usual(times, values, first, last) {
+// The length from which a pause is a gap, from pauses as they usually are: most of them are no longer.
+export function gapAfter(late, pauses) {
+  pauses.sort((one, other) => one - other);
+  const part = pauses.length < 10 ? 0.5 : USUAL_PART;
+  return Math.max(late, GAP_INTERVALS * (pauses[Math.min(pauses.length - 1, Math.floor(pauses.length * part))] ?? 0));
+}
+
+// Some of the pauses between the values of a column.
+function sampled(times, values, first, last) {
   const intervals = [];
   const stride = Math.max(1, Math.floor((last - first) / SAMPLES));
   for (let begin = first; begin < last; begin += stride) {
@@ -117,7 +139,5 @@ function usual(times, values, first, last) {
     while (next <= last && values[next] !== values[next]) next++;
     if (next <= last) intervals.push(times[next] - times[at]);
   }
-  intervals.sort((one, other) => one - other);
-  const part = intervals.length < 10 ? 0.5 : USUAL_PART;
-  return intervals[Math.min(intervals.length - 1, Math.floor(intervals.length * part))] ?? 0;
+  return intervals;
 }

@@ -39,8 +39,12 @@ class Result {
     return "";
   }
 
+  decimals(name) {
+    return decimalsOf(this.history.recent(name, MAX_ROWS));
+  }
+
   written(name, value) {
-    return written(value, decimalsOf(this.history.recent(name, MAX_ROWS)));
+    return written(value, this.decimals(name));
   }
 
   // The last row is not the newest data: its time stands beside its value.
