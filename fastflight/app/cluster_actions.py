@@ -21,6 +21,7 @@ from fastflight.runtime.stream_registry import StreamRegistry
 from fastflight.sources import Recordings
 from fastflight.sources.crashes import merged
 from fastflight.sources.recording_status import UNKNOWN, as_result, rows_of
+from fastflight.transport.url import kind_of
 
 # The actions by which servers ask each other for their own devices, recordings, crashes, and rows that wait for NATS.
 OWN_DEVICES = "cluster.devices"
@@ -161,6 +162,7 @@ class ClusterActions:
         return {
             "name": device,
             "url": self._member.url(device),
+            "kind": kind_of(self._member.url(device)),
             "open": False,
             "holder": None,
             "recording": None,

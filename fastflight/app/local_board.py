@@ -59,7 +59,8 @@ class PluggedBoard:
 
     def devices(self) -> list[KnownDevice]:
         """Return the board, as a server lists its devices."""
-        return [KnownDevice(self.name, self.url, open=self._inventory.device(self.name).is_open, holder=None)]
+        device = self._inventory.device(self.name)
+        return [KnownDevice(self.name, self.url, open=device.is_open, holder=None, kind=device.kind)]
 
     def board(self, device: str = BOARD, **options: Unpack[FileOptions]) -> LocalBoard:
         """Return the board. Raises `UnknownName` if it has another name."""
@@ -167,6 +168,8 @@ class LocalBoard(Board):
             session.rename(path, to)
 
     def info(self) -> dict[str, Any]:
+        if (known := self._device.known_info(interrupt=self._interrupt)) is not None:
+            return {"name": self.name, **asdict(known)}
         with self._session() as session:
             return {"name": self.name, **asdict(session.info())}
 

@@ -80,6 +80,8 @@ def info(
     if json:
         screen.as_json(facts)
         return
+    if facts.get("kind") == "lines":  # nothing else is known of it
+        facts = {key: facts[key] for key in ("name", "kind")}
     width = max(map(len, facts), default=0)
     for key, value in facts.items():
         screen.line(f"{key.replace('_', ' '):{width}}  {_format_value(value)}")

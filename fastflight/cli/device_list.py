@@ -14,6 +14,7 @@ from fastflight.cli import screen
 from fastflight.cli.interruption import interruptible
 from fastflight.cli.options import AsJson
 from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_server_options
+from fastflight.transport.url import LINES, kind_of
 
 # Devices that are named in one line.
 MAX_NAMES = 10
@@ -50,8 +51,11 @@ def devices(json: AsJson = False, server: Server = DEFAULT_SERVER) -> None:
     if json:
         screen.as_json([asdict(device) for device in known])
         return
-    rows = [(device.name, device.url, "open" if device.open else "closed", device.holder or "-") for device in known]
-    screen.table(("name", "url", "line", "in use by"), rows)
+    rows = [
+        (device.name, device.url, device.kind, "open" if device.open else "closed", device.holder or "-")
+        for device in known
+    ]
+    screen.table(("name", "url", "kind", "line", "in use by"), rows)
     for device in known:
         for output in device.publishing:
             screen.line(screen.printable(f"{device.name} publishes to {output}"))
@@ -87,7 +91,8 @@ def add(
         raise typer.BadParameter(f"{device!r} is not NAME=URL, as in weather=/dev/ttyACM0")
     with server.client() as client:
         client.add_device(name, url, record=record)
-    screen.line(f"{name}: added until the server ends. Try: fastflight ls {name}")
+    verb = "tail" if kind_of(url) == LINES else "ls"
+    screen.line(f"{name}: added until the server ends. Try: fastflight {verb} {name}")
 
 
 @app.command()

@@ -20,11 +20,13 @@ import fastflight
 from fastflight.app.device_address import device_address
 from fastflight.cli import screen
 from fastflight.client import Credentials, FastFlightClient
-from fastflight.device import Capabilities, Inventory, Session
+from fastflight.device import Capabilities, Device, Inventory, Session
 from fastflight.errors import BusyError, FastFlightError, TransportTimeout
 from fastflight.extras import conflicting_package
+from fastflight.protocol import Conversation, Receive
+from fastflight.transport import run
 from fastflight.transport.identity import system_ports
-from fastflight.transport.url import public_url
+from fastflight.transport.url import LINES, public_url
 
 Level = Literal["ok", "note", "problem"]
 
@@ -32,6 +34,8 @@ Level = Literal["ok", "note", "problem"]
 SERVER_SECONDS = 3.0
 # Nothing else in this process uses the device, and a board answers at once unless it runs a program.
 LEASE_SECONDS = 2.0
+# A device that prints does so every few seconds.
+LISTEN_SECONDS = 3.0
 # Calls that are timed for the round trip. The fastest counts: the others also measure the scheduler.
 ROUND_TRIPS = 5
 # Ways for a board to compute a file's digest, best first: the board's feature and its name for people.
@@ -83,6 +87,9 @@ def device(name: str, url: str, *, asked: bool, interrupt: bool) -> Subject:
     try:
         with Inventory({name: url}, parse=device_address) as inventory:
             opened = inventory.device(name)
+            if opened.kind == LINES:
+                subject.findings.append(_check_lines(opened))
+                return subject
             with opened.lease("doctor", timeout=LEASE_SECONDS, interrupt=interrupt) as session:
                 subject.findings.extend(_check_board(session))
     except FastFlightError as error:
@@ -108,6 +115,21 @@ def _check_board(session: Session) -> Iterator[Finding]:
         level: Level = "ok" if info.storage_free else "problem"
         text = f"{screen.size(info.storage_free)} of {screen.size(info.storage_bytes)} of storage free"
         yield Finding(level, text, "" if info.storage_free else "Remove files before writing new ones")
+
+
+def _check_lines(device: Device) -> Finding:
+    """Listen to a device that only prints. Nothing is sent to it."""
+    try:
+        with device.line("doctor", timeout=LEASE_SECONDS) as port:
+            run(_receive(), port)
+    except TransportTimeout:
+        what = f"it has printed nothing within {LISTEN_SECONDS:g} s"
+        return Finding("note", what, "Does it print by itself, and is the baud rate right?")
+    return Finding("ok", "it prints; nothing was sent to it, because its address has kind=lines")
+
+
+def _receive() -> Conversation[bytes]:
+    return (yield Receive(LISTEN_SECONDS))
 
 
 def _check_file_system(session: Session) -> Finding:

@@ -182,7 +182,8 @@ def _mounted(board: Board, files: Folder, code: str, *, restart: bool) -> Mounte
             hint="Stop the program: --interrupt",
             where=board.name,
         )
-    if missing := [feature for feature in NEEDED if feature not in features]:
+    missing = [feature for feature in NEEDED if feature not in features]
+    if missing and info.get("kind") != "lines":  # that one refuses the next request, and says why
         hint = "Copy the folder: fastflight sync"
         raise DeviceError(
             f"this board cannot mount a folder, it has no {', '.join(missing)}", where=board.name, hint=hint

@@ -46,7 +46,7 @@ from fastflight.client import DEFAULT_LOCATION
 from fastflight.errors import RequestError
 from fastflight.runtime.admission import MAX_STREAMS, MAX_STREAMS_PER_DEVICE
 from fastflight.transport.serial import SerialAddress
-from fastflight.transport.url import parse_url, public_url
+from fastflight.transport.url import LINES, kind_of, parse_url, public_url
 
 if TYPE_CHECKING:
     from fastflight.app.running import RunningServer
@@ -314,7 +314,7 @@ def first_steps(location: str, devices: Mapping[str, str], http: str | None, env
     lines = [
         *([] if http is None else [f"Open {http}/ in a browser."]),
         "Try in another terminal:",
-        f"  {command} ls {name}{at}",
+        *([] if kind_of(url) == LINES else [f"  {command} ls {name}{at}"]),
         f"  {command} {read}{at}",
         f"And in a notebook, or in {prefix}python:",
         "  from fastflight import FastFlightClient",

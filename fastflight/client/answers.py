@@ -38,6 +38,7 @@ LIVE_SECONDS = 60.0
 class Device:
     """A device of the server. `open`: whether its line is open. `holder`: what uses it now, such as a tool, or None.
 
+    `kind`: `micropython`; `lines` for one that only prints; or `unknown` until the device has shown what it is.
     `recording`: `recording`, or `recording failed: ` and the reason; None if the device is not being recorded.
     `publishing`: each output of the device, its state and its counts, as text. Empty for a caller without `admin`.
     `trouble`: why the device cannot be used, or is not known in a cluster whose servers do not all answer; None if it
@@ -55,6 +56,7 @@ class Device:
     crashes: int = 0
     last_crash: datetime | None = None
     crash: str | None = None
+    kind: str = "unknown"
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +189,7 @@ def device_of(fields: Mapping[str, Any]) -> Device:
             crashes=0 if crashes is None else whole(crashes["count"]),
             last_crash=None if crashes is None else EPOCH + timedelta(milliseconds=whole(crashes["last"])),
             crash=None if crashes is None else f"{text(crashes['error'])} at {text(crashes['place'])}",
+            kind=text(fields.get("kind", "unknown")),
         )
 
 

@@ -34,8 +34,18 @@ from fastflight.protocol import Conversation, Output, RawRepl, Receive, Send, on
 from fastflight.protocol.agent import AgentRepl
 from fastflight.protocol.agent_frames import HELLO, STOP
 from fastflight.protocol.aiorepl import AioRepl
-from fastflight.protocol.raw_repl import CTRL_A, CTRL_B, CTRL_D, GRACE_SECONDS, RECOVERY_ATTEMPTS, cut_off, no_prompt
+from fastflight.protocol.raw_repl import (
+    CTRL_A,
+    CTRL_B,
+    CTRL_D,
+    GRACE_SECONDS,
+    PROGRAM,
+    RECOVERY_ATTEMPTS,
+    cut_off,
+    no_prompt,
+)
 from fastflight.service.versions import etag_of
+from fastflight.transport.url import LINES, MICROPYTHON
 
 T = TypeVar("T")
 
@@ -63,6 +73,8 @@ CODE_SECONDS = 60.0
 TICK_SECONDS = 0.05
 # After this much silence, the received bytes are checked for the banner of a board that was reset.
 RESTART_SECONDS = 0.5
+
+ADD_KIND = "If it only prints, add ?kind=lines to its address"
 
 REMOVE = """\
 import os
@@ -170,7 +182,7 @@ class OpenBoard:
                 for _ in range(WAITING_READS):
                     yield Receive(WAITING_SECONDS)
         if not self._unread.may_ask(1):
-            raise self._no_answer()
+            raise self.no_answer()
         if self.agent and (yield from self._enter_agent(AGENT_SECONDS)):
             return
         try:
@@ -183,7 +195,8 @@ class OpenBoard:
         # aiorepl does not answer to Ctrl-B.
         if self._unread.reader is not Reader.REPL and not self._unread.aiorepl and not self.agent:
             self._send_unread(CTRL_B)
-            answer = yield from self.repl.find_prompt(FOUND, BOOT_SECONDS if self._booting else PROMPT_SECONDS)
+            booting = self._booting and not (self._unread.prints and self._unread.is_settled(BOOT_SECONDS))
+            answer = yield from self.repl.find_prompt(FOUND, BOOT_SECONDS if booting else PROMPT_SECONDS)
             if not answer and self._unread.was_pasting:
                 # Raw paste has taken the Ctrl-B for code, and Ctrl-D ends it. Nothing of it runs: Ctrl-B is no Python.
                 self._send_unread(CTRL_D + CTRL_B)
@@ -191,7 +204,7 @@ class OpenBoard:
                 yield Send(CTRL_D)
                 answer = yield from self.repl.find_prompt(FOUND, PROMPT_SECONDS)
             if not answer:
-                raise self._no_answer()
+                raise self.no_answer()
             if BANNER.search(answer):
                 self._unread.answered()
         attempts = ENTER_ATTEMPTS if self._unread.reader is Reader.REPL else 1
@@ -203,11 +216,27 @@ class OpenBoard:
     def _send_unread(self, data: bytes) -> None:
         """Count what is sent to a board that may not read it. Raise `BusyError` if that is too much."""
         if not self._unread.may_ask(len(data)):
-            raise self._no_answer()
+            raise self.no_answer()
         self._unread.sent(len(data))
 
-    def _no_answer(self) -> BusyError:
-        return cut_off() if self._unread.is_cut_off else no_prompt()
+    def no_answer(self) -> BusyError:
+        """Return the error for a board that does not answer to a request, by what it is."""
+        if self._unread.is_cut_off:
+            return cut_off()
+        if self._unread.kind == MICROPYTHON:
+            return no_prompt()
+        if self._unread.kind == LINES:
+            return BusyError(
+                "the device prints lines, and has not stopped for Ctrl-C: it is not MicroPython, or its program "
+                "catches KeyboardInterrupt",
+                holder=PROGRAM,
+                hint=f"{ADD_KIND}, or reset the board",
+            )
+        return BusyError(
+            "the board does not answer at its prompt: a program is running on it, or it is not MicroPython",
+            holder=PROGRAM,
+            hint=f"Ask with interrupt=true to stop the program. {ADD_KIND}",
+        )
 
     def _enter_agent(self, within: float, attempts: int = 1) -> Conversation[bool]:
         """Reach the agent on the board. Return false if it does not answer."""
@@ -233,7 +262,14 @@ class OpenBoard:
         if self.repl.beside != "none":
             self._use(RawRepl(self._paste))
         self._unread.sent(1 + RECOVERY_ATTEMPTS)
-        yield from self.repl.recover(self._grace)
+        self._unread.prints = False
+        try:
+            yield from self.repl.recover(self._grace)
+        except TransportTimeout as error:
+            self._unread.uninterrupted()
+            if self._unread.kind == LINES:
+                raise TransportTimeout(error.what, hint=f"{ADD_KIND}. {error.hint}") from error
+            raise
         yield from self._find_aiorepl(interrupt=True)
         self._booting = False
         if self.agent:
@@ -349,6 +385,7 @@ class OpenBoard:
             if not output.stderr:
                 size, free = _parse_storage(output.stdout)
         return DeviceInfo(
+            kind=MICROPYTHON,
             platform=known.platform,
             version=known.version,
             machine=known.machine,

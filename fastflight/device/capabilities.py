@@ -14,6 +14,7 @@ from typing import Any
 
 from fastflight.device import answers
 from fastflight.errors import ProtocolError
+from fastflight.transport.url import LINES
 
 # Small enough for the 8 KB heap of a micro:bit. Prints a line for each feature that the board has, and `name=value` for
 # each value that it can tell. The last line is the crc32 of the lines before it, if the board can compute it.
@@ -124,8 +125,12 @@ class Capabilities:
 
 @dataclass(frozen=True, slots=True)
 class DeviceInfo:
-    """What a board reports about itself. Memory and storage are in bytes, None if the board does not tell."""
+    """What a board reports about itself. Memory and storage are in bytes, None if the board does not tell.
 
+    `kind`: `micropython`, or `lines` for a device that only prints, of which nothing else is known.
+    """
+
+    kind: str
     platform: str
     version: str
     machine: str
@@ -137,6 +142,10 @@ class DeviceInfo:
     # What lets requests work while the board's program runs: `aiorepl`, `agent` or `none`.
     capabilities: str
     features: tuple[str, ...]
+
+
+# That of a device that only prints.
+PRINTS = DeviceInfo(LINES, "", "", "", "", None, None, None, False, "none", ())
 
 
 def parse(output: bytes) -> Capabilities:

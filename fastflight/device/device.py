@@ -22,10 +22,11 @@ from fastflight.concurrency.exclusive import IdleClaim
 from fastflight.concurrency.offload import unbroken
 from fastflight.concurrency.portal import Portal
 from fastflight.device.board import OpenBoard
+from fastflight.device.capabilities import PRINTS, DeviceInfo
 from fastflight.device.line import DeviceLine, aclose
 from fastflight.device.listening import listen
 from fastflight.device.session import AsyncSession, Session, located
-from fastflight.errors import BusyError, ProtocolError, TransportClosed, TransportError
+from fastflight.errors import BusyError, ProtocolError, RequestError, TransportClosed, TransportError
 from fastflight.lazy import Logger
 from fastflight.protocol.raw_repl import GRACE_SECONDS
 from fastflight.transport import Address, Port, arun
@@ -33,6 +34,7 @@ from fastflight.transport.chunk_buffer import TapReader
 from fastflight.transport.port import MovableAddress
 from fastflight.transport.port_tap import Guard, unguarded
 from fastflight.transport.tap import Tap
+from fastflight.transport.url import LINES, MICROPYTHON, kind_of
 
 log = Logger(__name__)
 
@@ -76,6 +78,9 @@ class Device:
         self._grace = grace
         self._board = OpenBoard(None, self._line.unread, grace)
         self._agent = agent
+        # The address says that it only prints: nothing is ever sent, but what a client sends itself.
+        self._only_prints = kind_of(address.url) == LINES
+        self._line.unread.kind = MICROPYTHON if agent else kind_of(address.url)
         # The board once stopped answering when it was asked for raw paste.
         self._raw_paste_hangs = False
         # The retries of the earlier `OpenBoard`s.
@@ -118,6 +123,18 @@ class Device:
         return self.address.url
 
     @property
+    def kind(self) -> str:
+        """What its address says, or the device has shown: `lines` if it only prints, `micropython`, or `unknown`."""
+        return LINES if self._only_prints else self._line.unread.kind
+
+    def known_info(self, *, interrupt: bool = False) -> DeviceInfo | None:
+        """Return what a device that only prints is known to be, without asking it; None for one that can be asked.
+
+        With `interrupt`, one can be asked whose address does not say that it only prints.
+        """
+        return PRINTS if self._only_prints or (self.kind == LINES and not interrupt) else None
+
+    @property
     def holder(self) -> str | None:
         """The name of the owner; None if nobody owns the device."""
         return self._lock.holder
@@ -147,6 +164,10 @@ class Device:
         The board's program runs: it has not answered to a request, and printed no prompt since then.
         """
         return self.is_heard and not self._board.dirty and not self._line.unread.may_ask(1)
+
+    def no_answer(self) -> BusyError:
+        """Return the error for a request while the device `is_deaf`."""
+        return self._board.no_answer()
 
     @property
     def evicted(self) -> int:
@@ -192,8 +213,15 @@ class Device:
 
         Raises `BusyError` if another owner keeps the device for longer than `timeout` seconds (None: the device's
         default), or if a program runs on the board and `interrupt` is false. `TransportError` if the board cannot be
-        reached.
+        reached. `RequestError` at once if its address says that it only prints.
         """
+        if self._only_prints:
+            raise RequestError(
+                "this device only prints lines: it has no files and runs no code",
+                where=self.name,
+                hint="Read its lines with tail, record or sql. If it is a MicroPython board, take kind=lines out of "
+                "its address",
+            )
         # Not `aheld`: an event loop that ends closes all asynchronous generators at once, also one within this one.
         await self._lock.aacquire(holder, self._lease_timeout(timeout))
         try:

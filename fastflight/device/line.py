@@ -113,6 +113,7 @@ class DeviceLine:
         self.port = None
         self.trouble = error.what
         self.outages += 1
+        self.unread.forget_lines()
         self.tap.mark_lost()
 
     def close(self) -> None:

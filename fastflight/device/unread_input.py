@@ -16,6 +16,12 @@ The output of the board shows which program reads its input::
 
 Any program may print a prompt (`>>> `): after one, a request may ask again, within the budget. The pause is for one
 that the host has not seen. It doubles each time.
+
+The same output shows what the device is (`kind`). It is a MicroPython board once a REPL or an agent has answered. One
+that has never answered may be an Arduino or a GPS. If it prints, it gets no further byte until it prints a prompt. That
+is no proof: a MicroPython program prints and does not read, too. But nearly every program of MicroPython ends at
+Ctrl-C. So a device that prints lines, and whose lines go on after an interrupt, is taken for one that only prints
+(`uninterrupted`), until it shows a prompt or the line is lost.
 """
 
 from __future__ import annotations
@@ -28,6 +34,7 @@ from enum import Enum
 from fastflight.device.transfer.routines import HOST_SECONDS
 from fastflight.protocol.agent_frames import has_announcement
 from fastflight.protocol.traffic import END, HEADING
+from fastflight.transport.url import LINES, MICROPYTHON, UNKNOWN_KIND
 
 # The smallest receive ring holds 63 bytes, a quarter of which is ours.
 BUDGET_BYTES = 16
@@ -41,6 +48,8 @@ SEARCHED_BYTES = 8 * KEPT_BYTES
 # The answers of the friendly REPL to Ctrl-B, and of the raw REPL to Ctrl-A. The words that each has are found faster.
 BANNER = re.compile(rb"MicroPython [^\n]{1,200}\n[^\n]{0,200}\n>>> |" + HEADING + rb"\r?\n>")
 BANNER_WORDS = (b"MicroPython ", HEADING)
+# A line of text. At a wrong speed, boards seem to send arbitrary bytes.
+TEXT_LINE = re.compile(rb"\n[\t -~\x80-\xf4]{3,}\r?\n")
 # What aiorepl prints when it starts, and its usual prompt.
 AIOREPL_START = b"Starting asyncio REPL"
 AIOREPL_WORDS = (AIOREPL_START, b"\n--> ")
@@ -71,15 +80,28 @@ class UnreadInput:
         self.was_pasting = False
         # aiorepl has announced itself. It answers to Ctrl-A, and not to Ctrl-B.
         self.aiorepl = False
+        # What the device is: `MICROPYTHON`, `LINES` or `UNKNOWN_KIND`.
+        self.kind = UNKNOWN_KIND
+        # The device has printed a line since it last answered, or since the line was opened.
+        self.prints = False
         self._pause = FIRST_PAUSE_SECONDS
         self._next_ask = 0.0
+        # When the line was opened, or another program had it.
+        self._since = clock()
         self._tail = b""
 
     def may_ask(self, count: int) -> bool:
         """Return whether a request that does not interrupt may send `count` bytes now."""
-        if self.reader is Reader.NOBODY and self._clock() < self._next_ask:
+        if self.kind == LINES:
+            return False
+        only_prints = self.prints and self.kind != MICROPYTHON
+        if self.reader is Reader.NOBODY and (only_prints or self._clock() < self._next_ask):
             return False
         return self.unread + count <= BUDGET_BYTES
+
+    def is_settled(self, seconds: float) -> bool:
+        """Return whether the line is open, and no other program has had it, for so long."""
+        return self._clock() - self._since >= seconds
 
     def sent(self, count: int) -> None:
         """Count bytes that a request sends before it knows whether the board reads them."""
@@ -92,6 +114,8 @@ class UnreadInput:
     def answered(self) -> None:
         """Note that the board has read all that was sent, and that its REPL or its agent has answered."""
         self.reader = Reader.REPL
+        self.kind = MICROPYTHON
+        self.prints = False
         self.unread = 0
         self.is_cut_off = self.was_pasting = False
         self._pause = FIRST_PAUSE_SECONDS
@@ -105,9 +129,21 @@ class UnreadInput:
         self._next_ask = self._clock() + self._pause
         self._pause *= 2
 
+    def uninterrupted(self) -> None:
+        """Note that the board has not answered to an interrupt. `prints` was set to false before that."""
+        if self.kind == UNKNOWN_KIND and self.prints:
+            self.kind = LINES
+
+    def forget_lines(self) -> None:
+        """Note that the device may be a MicroPython board after all: it has printed a prompt, or is another one now."""
+        if self.kind == LINES:
+            self.kind = UNKNOWN_KIND
+
     def forget(self, *, empty: bool = False) -> None:
         """Forget which program reads the input. `empty`: the board has started anew, with an empty ring."""
         self.reader = Reader.UNKNOWN
+        self.prints = False
+        self._since = self._clock()
         self._tail = b""
         if empty:
             self.is_cut_off = self.was_pasting = False
@@ -124,6 +160,8 @@ class UnreadInput:
             self._tail = start if AIOREPL_START.startswith(start) else b""
             return
         self._tail = text[-KEPT_BYTES:]
+        if not self.prints and (line := TEXT_LINE.search(text)) is not None:
+            self.prints = _is_text(line[0])
         if has_announcement(text):
             self._note_answer()
         elif b">" not in text and b"asyncio" not in text:
@@ -142,5 +180,14 @@ class UnreadInput:
 
     def _doubt(self) -> None:
         self._tail = b""
+        self.forget_lines()
         if self.reader is Reader.NOBODY:
             self.reader = Reader.UNKNOWN
+
+
+def _is_text(line: bytes) -> bool:
+    try:
+        line.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -34,6 +34,8 @@ SOFT_REBOOT = b"soft reboot\r\n"
 NAME = b"MicroPython v"
 RESTARTS = (b"MPY: " + SOFT_REBOOT, b"PYB: " + SOFT_REBOOT)
 
+# The holder of a board whose program runs.
+PROGRAM = "the board's own program"
 # The most bytes, Ctrl-D included, to send without waiting for an answer. Plain raw mode has no flow control, and the
 # smallest receive ring, the micro:bit's, holds 63 bytes. A busy board may lose any bytes beyond that, however slowly
 # they are sent: only an answer shows that the ring has room.
@@ -379,10 +381,10 @@ def cut_off() -> BusyError:
 
 
 def no_prompt() -> BusyError:
-    """Return the error for a board that does not answer at its prompt."""
+    """Return the error for a MicroPython board that does not answer at its prompt."""
     return BusyError(
-        "the board does not answer at its prompt: a program is running on it, or it is not MicroPython",
-        holder="the board's own program",
+        "the board does not answer at its prompt: a program is running on it",
+        holder=PROGRAM,
         hint="Wait for the program to end, or ask with interrupt=true to stop it. "
         "For requests beside a program, run aiorepl in it or install the agent: `fastflight agent install`"
         ". If the program has one of them, say so: agent = true in the fleet file, or --agent",

@@ -98,15 +98,21 @@ def device_actions(
     return [
         Action(
             "devices",
-            "All devices: name, url, whether the line is open, holder, recording state, outputs (publishing), trouble, "
-            "when the device last sent data outside of requests (last_data, ms since 1970), and its crashes: count, "
-            "and last, error and place of the newest.",
+            "All devices: name, url, kind (micropython, lines for one that only prints, or unknown), whether the line "
+            "is open, holder, recording state, outputs (publishing), trouble, when the device last sent data outside "
+            "of requests (last_data, ms since 1970), and its crashes: count, and last, error and place of the newest.",
             EmptyBody,
             partial(_devices, inventory, publishing, crashes),
             verb=None,
             shown=_visible_part,
         ),
-        on_session("device.info", read, "What the board reports about itself.", OnDevice, _info),
+        Action(
+            "device.info",
+            "What the board reports about itself. For a device that only prints, kind is lines, and the rest empty.",
+            OnDevice,
+            partial(_info, inventory),
+            verb=read,
+        ),
         on_session(
             "device.exec",
             exec_,
@@ -134,6 +140,7 @@ def _devices(inventory: Inventory, publishing: Publishing, crashes: CrashSummary
         yield {
             "name": device.name,
             "url": device.url,
+            "kind": device.kind,
             "open": device.is_open,
             "holder": device.holder,
             "recording": device.recording or None,
@@ -159,8 +166,12 @@ def _visible_part(identity: Identity, result: Result) -> Result | None:
     return {**result, "url": scheme_of(result["url"])} if identity.sees(name) else None
 
 
-def _info(session: Session, _: OnDevice) -> Sequence[Result]:
-    return [{"name": session.name, **asdict(session.info())}]
+def _info(inventory: Inventory, body: OnDevice) -> Sequence[Result]:
+    device = inventory.device(body.device)
+    if (known := device.known_info(interrupt=body.interrupt)) is not None:
+        return [{"name": device.name, **asdict(known)}]
+    with device.lease("a device.info action", interrupt=body.interrupt) as session:
+        return [{"name": device.name, **asdict(session.info())}]
 
 
 def _execute(session: Session, body: Execute) -> Sequence[Result]:

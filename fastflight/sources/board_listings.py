@@ -3,7 +3,8 @@
 `BoardListings.list` has one time limit for all boards together. All of them are asked at the same time, and each once,
 however many callers there are. A board that is not done by then is left out, or its last listing is used, with its age.
 `missing` says so for each board. Its listing goes on for the next caller. A board that has not answered to a request
-because its program runs, and whose line is read, is not asked before it may answer (`Device.is_deaf`).
+because its program runs, and whose line is read, is not asked before it may answer (`Device.is_deaf`). A device that
+only prints (`Device.kind`) has no files, and is never asked.
 
 A listing stays true until somebody may have changed the board's files (`Device.changes`), or the board says something
 by itself: its program may write files, too. What the board says is seen while its line is read for listeners. While it
@@ -23,7 +24,7 @@ from weakref import WeakKeyDictionary
 
 from fastflight.device import Device, FileEntry
 from fastflight.errors import BusyError, FastFlightError
-from fastflight.protocol.raw_repl import no_prompt
+from fastflight.transport.url import LINES
 
 # How long another owner of a board is waited for. A board whose line is open and that can answer does so at once.
 LEASE_SECONDS = 0.5
@@ -116,6 +117,8 @@ class BoardListings:
 
         The caller holds the lock.
         """
+        if device.kind == LINES:
+            return ()
         if (kept := self._true(device, ALL_FILES)) is not None and (device.is_heard or self._is_new(kept)):
             self._failed.pop(device, None)
             return kept.entries
@@ -124,7 +127,7 @@ class BoardListings:
         if failure is not None and not is_free and self._clock() - failure.at < UNHEARD_SECONDS:
             return failure
         if device.is_deaf:
-            return self._fail(device, no_prompt())
+            return self._fail(device, device.no_answer())
         listing = self._running.get(device)
         if listing is None:
             listing = _Listing(not device.is_open and not device.trouble)

@@ -16,6 +16,7 @@ from fastflight.service.requests import DeviceListing
 from fastflight.service.source import Estimate, Reading, Takes
 from fastflight.sources.board_listings import BoardListings, Entries, version_of
 from fastflight.sources.modes import BoardSource, Mode
+from fastflight.transport.url import LINES
 
 # Added to the trailer of a cached listing.
 CACHED_NOTE = {"kept": True}
@@ -54,12 +55,12 @@ class DeviceListings(BoardSource[DeviceListing]):
         return Estimate(SCHEMA)
 
     def requests(self, takes: Takes) -> Iterator[tuple[DeviceListing, Estimate]]:
-        """Yield a request for the root folder of every device.
+        """Yield a request for the root folder of every device that may have files.
 
         The note says if it is held, if its line is lost, and if its files were not listed before (`BoardListings`).
         """
         for device in self._inventory.devices():
-            if takes(device.name):
+            if takes(device.name) and device.kind != LINES:
                 state = {"busy": device.holder, "trouble": device.trouble}
                 note = {**{key: value for key, value in state.items() if value}, **self._listings.missing(device)}
                 yield DeviceListing(device=device.name), Estimate(SCHEMA, note=note or None)

@@ -67,6 +67,7 @@ OWN_SCHEMAS = {
     "devices": pa.schema(
         [("name", pa.string()), ("url", pa.string()), ("open", pa.bool_()), ("holder", pa.string())]
         + [("recording", pa.string()), ("trouble", pa.string()), ("last_data", pa.timestamp("ms", "UTC"))]
+        + [("kind", pa.string())]
     ),
     "files": pa.schema([("device", pa.string()), ("path", pa.string()), ("bytes", pa.int64())]),
     "recordings": pa.schema(

@@ -60,7 +60,9 @@ def options(url: str, rest: str, known: tuple[str, ...], lists: tuple[str, ...] 
     seen: set[str] = set()
     for name, _ in pairs:
         if name not in known:
-            raise RequestError(f"unknown option {name!r}", where=f"device URL {url!r}", hint=nearest(name, known))
+            raise RequestError(
+                f"unknown option {name!r}", where=f"device URL {url!r}", hint=nearest(name, (*known, "kind"))
+            )
         if name in seen and name not in lists:
             raise bad(url, f"option {name!r} is given twice")
         seen.add(name)

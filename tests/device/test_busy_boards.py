@@ -104,6 +104,22 @@ def test_refused_requests_leave_the_board_within_reach(tmp_path: Path, program: 
             assert session.exec("print(6 * 7)").stdout == b"42\r\n"
 
 
+def test_a_board_whose_program_prints_is_not_taken_for_a_device_that_only_prints(tmp_path: Path) -> None:
+    (tmp_path / "main.py").write_text(PRINTS)
+    with SimulatedBoard(tmp_path, 0, listen="127.0.0.1:0") as board:
+        with Inventory({"board": f"socket://127.0.0.1:{board.path.rpartition(':')[2]}"}) as inventory:
+            device = inventory.device("board")
+            with impatient():
+                refuse(device, 3)
+            assert device.kind == "unknown"
+            with device.lease("an interrupt", interrupt=True) as session:
+                assert [entry.path for entry in session.list("/")] == ["/main.py"]
+                session.soft_reset()
+            with impatient():
+                refuse(device, 3)
+            assert device.kind == "micropython"
+
+
 CLEANS = f"""\
 import time
 try:

@@ -111,3 +111,49 @@ def test_no_more_than_the_budget_is_sent_whatever_happens(events: list[str]) -> 
     assert sent == BUDGET_BYTES
     line.input.forget(empty=True)
     assert line.refuse()
+
+
+def test_a_device_that_prints_and_has_never_answered_gets_no_further_byte() -> None:
+    line = Line()
+    assert line.refuse()
+    line.input.received(b'{"n": 1}\r\n{"n": 2}\r\n')
+    line.now = 1_000_000.0
+    assert not line.refuse()
+    line.input.received(b"KeyboardInterrupt: \r\n>>> ")
+    assert line.refuse()
+    line.input.received(BANNER)
+    assert line.input.kind == "micropython"
+    # A board that has answered once may come back to its prompt unseen.
+    line.input.forget()
+    line.input.received(b'{"n": 3}\r\n{"n": 4}\r\n')
+    assert line.refuse()
+    line.now *= 2
+    assert line.refuse()
+
+
+@pytest.mark.parametrize(
+    ("said", "kind"),
+    [
+        (b'{"n": 1}\r\n{"n": 2}\r\n', "lines"),
+        (b"$GPGGA,092725.00,4717.11399,N*5B\n$GPGSA,A,3*39\n", "lines"),
+        ("\n21.5 °C\r\n".encode(), "lines"),
+        (b"one line without its end, and no other", "unknown"),
+        (b"", "unknown"),
+        # At a wrong speed.
+        (b"\n\xe6\x80\x1e\xfe\n\x00\x86\xf8\n\xfe\xfe\xfe\xfe\n", "unknown"),
+    ],
+)
+def test_a_device_whose_lines_go_on_after_an_interrupt_only_prints(said: bytes, kind: str) -> None:
+    line = Line()
+    line.input.received(said)
+    line.input.uninterrupted()
+    assert line.input.kind == kind
+    assert line.input.may_ask(1) == (kind == "unknown")
+    line.input.forget()
+    assert line.input.kind == kind
+    line.input.received(b"KeyboardInterrupt: \r\n>>> ")
+    assert line.input.kind == "unknown"
+    line.input.answered()
+    line.input.received(said)
+    line.input.uninterrupted()
+    assert line.input.kind == "micropython"

@@ -14,7 +14,7 @@ from fastflight.transport.pacing import DEFAULT, Pacing
 from fastflight.transport.serial import SerialAddress
 from fastflight.transport.sim import SimAddress
 from fastflight.transport.socket import SocketAddress
-from fastflight.transport.url import public_url
+from fastflight.transport.url import kind_of, public_url
 from tests.support.ports import open_port
 
 
@@ -27,6 +27,7 @@ from tests.support.ports import open_port
         ("COM7", "COM7", 115200),
         ("serial://COM7?baud=9600", "COM7", 9600),
         ("serial:///COM7", "COM7", 115200),
+        ("serial:///dev/ttyUSB0?baud=9600&kind=lines", "/dev/ttyUSB0", 9600),
         ("serial:///dev/serial/by-id/usb%20board", "/dev/serial/by-id/usb board", 115200),
     ],
 )
@@ -121,6 +122,11 @@ def test_the_simulated_board() -> None:
         ("sim:?speed=1", "unknown option 'speed'"),
         ("sim:?baud=-1", "baud must be a whole number"),
         ("sim:?baud", "cannot read the options"),
+        ("sim:?kind=foo", "unknown kind 'foo'.*Known: lines, micropython"),
+        ("exec:logger?kind=line", "unknown kind 'line'.*Did you mean 'lines'"),
+        ("/dev/ttyUSB0?kind=", "unknown kind ''"),
+        ("socket://host:1?kind=lines&kind=lines", "option 'kind' is given twice"),
+        ("socket://host:1?knd=lines", "unknown option 'knd'.*Did you mean 'kind'"),
         ("sim:?seed=" + "7" * 1500, "seed must be a whole number"),
     ],
 )
@@ -143,6 +149,10 @@ def test_what_is_wrong_is_said(url: str, text: str) -> None:
         ("exec:ssh -p 22 board?cwd=/home/hunter2", "exec:ssh"),
         ("exec:'/opt/my tools/run' hunter2", "exec:run"),
         ("exec:KEY=hunter2 run", "exec:KEY"),
+        ("exec:logger --key hunter2?cwd=/home/hunter2&kind=lines", "exec:logger?kind=lines"),
+        ("exec:fetch http://host/hunter2?a=1&kind=lines", "exec:fetch"),
+        ("sim:?files=/home/hunter2&kind=lines", "sim:?kind=lines"),
+        ("wss://host:443?password_file=/hunter2&kind=lines", "wss://host:443?kind=lines"),
         ("exec:run 'hunter2", "exec:run"),
         ("exec:", "exec:"),
         ("sim:?files=/home/hunter2&baud=115200&fault=reset", "sim:?baud=115200&fault=reset"),
@@ -159,6 +169,29 @@ def test_what_may_be_told_of_a_url(url: str, told: str) -> None:
         assert parse_url(url).url == told
     except RequestError as error:
         assert "hunter" not in str(error) and "hunt@" not in str(error)
+
+
+@pytest.mark.parametrize(
+    ("url", "same", "kind"),
+    [
+        ("/dev/ttyUSB0?kind=lines", "serial:///dev/ttyUSB0?kind=lines", "lines"),
+        ("COM7?baud=9600&kind=lines", "serial://COM7?baud=9600&kind=lines", "lines"),
+        ("socket://host:1?kind=micropython&baud=9600", "socket://host:1?kind=micropython&baud=9600", "micropython"),
+        ("exec:logger 'a?b'?kind=lines", "exec:logger?kind=lines", "lines"),
+        ("exec:logger?kind=lines&cwd=/data", "exec:logger?kind=lines", "lines"),
+        ("exec:fetch http://host/?a=1&kind=lines", "exec:fetch", "unknown"),
+        ("sim:?telemetry=10", "sim:?telemetry=10", "micropython"),
+        ("sim:?kind=lines", "sim:?kind=lines", "lines"),
+    ],
+)
+def test_any_url_may_say_what_the_device_is(url: str, same: str, kind: str) -> None:
+    assert (parse_url(url).url, kind_of(same)) == (same, kind)
+
+
+def test_the_kind_is_no_part_of_a_command() -> None:
+    address = parse_url("exec:logger 'a?b'?cwd=/data&kind=lines")
+    assert isinstance(address, ExecAddress)
+    assert (address.command, address.cwd) == ("logger 'a?b'", "/data")
 
 
 @pytest.mark.parametrize("scheme", ["socket", "rfc2217"])

@@ -43,7 +43,7 @@ export async function fetched(url) {
 
 export function said(error) {
   if (!error.what) throw new Error("not an error of the gateway");
-  if (error.code === "busy" && error.holder) {
+  if (error.code === "busy" && error.holder && error.what.startsWith("in use by ")) {
     const device = error.where || "the device";
     return `${device} is in use by ${error.holder}. Wait until it is done, or end it there: a REPL in another tab by its Close button.`;
   }

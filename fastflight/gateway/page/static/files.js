@@ -18,6 +18,8 @@ export class Files {
     this.asked = 0;
     // Whether the folder could not be read because somebody else had the device.
     this.waits = false;
+    // Whether somebody may have it since then. A program on the board is nobody: it may run for ever.
+    this.held = false;
     this.panel = document.getElementById("files");
     this.uploads = new Uploads((device, folder) => {
       if (device === this.device && folder === this.path) this.enter(folder);
@@ -44,13 +46,19 @@ export class Files {
 
   // Read the folder that could not be read, once nobody else has the device.
   freed(holder) {
-    if (this.waits && !holder && this.device !== null) this.enter(this.path);
+    if (!this.waits || this.device === null) return;
+    if (holder) this.held = true;
+    else if (this.held) {
+      this.enter(this.path);
+      this.held = false;
+    }
   }
 
   // Show a folder. With `text`, this message stays when the folder was read.
   async enter(path, text = "") {
     this.path = path;
     this.waits = false;
+    this.held = true;
     this.trail();
     const asked = ++this.asked;
     tell("Reading the folder…");

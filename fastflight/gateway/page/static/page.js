@@ -120,8 +120,9 @@ function drawChosen(device, now, connected) {
   setText(get("state"), device.describe(now, connected));
   setText(get("url"), device.url ?? "");
   for (const [each, scope] of Object.entries(NEEDED)) {
-    get(`tab-${each}`).hidden = !device.may(scope);
-    if (tab === each && !device.may(scope)) go(chosen, "live");
+    const usable = device.may(scope) && device.kind !== "lines";
+    get(`tab-${each}`).hidden = !usable;
+    if (tab === each && !usable) go(chosen, "live");
   }
   get("files").toggleAttribute("data-may-write", device.may("write"));
   get("not-granted").hidden = device.may("session");
