@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import httpx
+import pyarrow.parquet as pq
 from playwright.sync_api import Browser, Page, expect
 
 from fastflight.app.compose import open_server
@@ -108,3 +109,35 @@ def test_older_rows_come_from_the_recording_and_a_link_shows_the_same(browser: B
         expect(other.locator("#view-said")).not_to_contain_text("Reading older rows")
         other.goto(f"{running.http}/#/bare/live?span=300000")
         expect(other.locator("#view-said")).to_have_text(re.compile(r"^Nothing from before .*: it is not recorded\.$"))
+
+
+def test_a_chart_shows_columns_of_several_boards_and_is_saved(browser: Browser, tmp_path: Path) -> None:
+    settings = {"record": ["demo", "lab-2"], "recordings": {"folder": tmp_path}, "http": ("127.0.0.1", 0)}
+    devices = {"demo": "sim:?telemetry=20", "lab-2": "sim:?telemetry=10"}
+    with open_server(config(devices, **settings)) as running, looking(browser, f"{running.http}/#/demo/live") as page:
+        page.get_by_role("button", name="Menu of the chart temperature").click()
+        page.get_by_role("checkbox", name="humidity").check()
+        page.locator("#chart-device").select_option("lab-2")
+        page.get_by_role("checkbox", name="temperature").check()
+        names = page.locator("#charts figcaption").first.locator("span")
+        expect(names).to_have_text(["temperature", "humidity", "lab-2 temperature"])
+        for kind in ("png", "csv", "parquet"):
+            with page.expect_download() as downloading:
+                page.locator(f"#chart-{kind}").click()
+            assert downloading.value.suggested_filename == f"temperature-humidity-lab-2-temperature.{kind}"
+            downloading.value.save_as(tmp_path / f"saved.{kind}")
+        assert (tmp_path / "saved.png").read_bytes()[:4] == b"\x89PNG"
+        table = pq.read_table(tmp_path / "saved.parquet")
+        assert table.column_names == ["device", "time", "temperature", "humidity"]
+        assert {"demo", "lab-2"} == set(table["device"].to_pylist())
+        assert (tmp_path / "saved.csv").read_text().splitlines()[0] == "device,time,temperature,humidity"
+        page.locator("#chart-close").click()
+        page.get_by_role("button", name="Menu of the chart humidity").click()
+        page.locator("#chart-against").select_option(label="temperature")
+        page.locator("#chart-close").click()
+        expect(page.locator("#charts figcaption").nth(1)).to_have_text(
+            re.compile(r"^humidity against temperature[\d.]+ at [\d.]+$")
+        )
+        page.wait_for_url(re.compile("charts=temperature,humidity,lab-2:temperature;humidity@temperature;battery$"))
+        with looking(browser, page.url) as other:
+            expect(other.locator("#charts figcaption").nth(1)).to_contain_text("humidity against temperature")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import httpx
 import pyarrow as pa
@@ -81,7 +83,7 @@ def test_what_is_wrong_gets_its_status(http: httpx.Client) -> None:
         assert answer.status_code == status and text in answer.json()["text"], answer.text
 
 
-def test_the_page_shows_a_table_and_charts_over_time(browser: Browser, http: httpx.Client) -> None:
+def test_the_page_shows_a_table_and_charts_over_time(browser: Browser, http: httpx.Client, tmp_path: Path) -> None:
     with looking(browser, f"{http.base_url}/#/sql") as page:
         page.get_by_role("button", name="Tables").click()
         expect(page.get_by_role("cell", name='demo."readings.csv"')).to_be_visible()
@@ -92,6 +94,12 @@ def test_the_page_shows_a_table_and_charts_over_time(browser: Browser, http: htt
         expect(page.locator("#sql-charts canvas")).to_have_count(2)
         expect(page.locator("#sql-rows th")).to_have_text(["hour", "warm", "moist"])
         expect(page.locator("#sql-said")).to_contain_text("rows.")
+        # A download has all rows, and the last row of a chart is not taken for the newest data.
+        expect(page.locator("#sql-charts figcaption b").first).to_have_text(re.compile(r"^[\d.]+ at .*\d\d:\d\d:\d\d$"))
+        with page.expect_download() as downloading:
+            page.locator("#sql-save").get_by_role("button", name="Parquet").click()
+        downloading.value.save_as(tmp_path / "query.parquet")
+        assert pq.read_table(tmp_path / "query.parquet").column_names == ["hour", "warm", "moist"]
         page.locator("#sql-query").fill("select '<b onclick=x>' as a, 1 as b")
         page.get_by_role("button", name="Run").click()
         expect(page.get_by_role("cell", name="<b onclick=x>")).to_be_visible()

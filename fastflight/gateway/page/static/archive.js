@@ -94,7 +94,7 @@ export class Archive {
 }
 
 // The first table of the device that exists.
-async function findTable(device) {
+export async function findTable(device) {
   for (const name of TABLES) {
     try {
       await query(`describe ${table(device, name)}`);

@@ -127,6 +127,7 @@ export class Chart {
     const { range, cursor } = this.view;
     const traces = this.series.map((each) => this.trace(each, range));
     this.panels = panelsOf(traces, this.panels);
+    this.root.style.setProperty("--panels", this.panels.length);
     this.plot.draw({ ...range, panels: this.panels, cursor, missing: this.missing() });
     for (const [place, { value }] of this.series.entries()) {
       const text = this.valueOf(this.series[place], traces[place]);

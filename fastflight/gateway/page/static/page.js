@@ -1,6 +1,7 @@
 // Puts the page together. The address says what is shown: #/device/tab, #/sql, #/cluster, or nothing for the overview.
 
 import { Archive } from "./archive.js";
+import { ChartMenu } from "./chartmenu.js";
 import { Charts } from "./charts.js";
 import { Cluster } from "./cluster.js";
 import { describeCrashes, describeGap, Device, setText } from "./devices.js";
@@ -38,7 +39,8 @@ let leftAt = 0;
 const overview = new Overview((name) => go(name, chosen === null ? "live" : tab));
 const timeView = new TimeView(() => charts.dirty(), moved);
 const archive = new Archive(() => charts.dirty());
-const charts = new Charts(get("charts"), timeView, { find: (name) => devices.get(name), archive });
+const charts = new Charts(get("charts"), timeView, { find: (name) => devices.get(name), archive, menu: (chart) => menu.open(chart) });
+const menu = new ChartMenu(charts, devices);
 const viewBar = new ViewBar(timeView);
 const files = new Files();
 const terminal = new ReplTerminal();

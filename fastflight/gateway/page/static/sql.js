@@ -5,6 +5,7 @@ import { Charts } from "./charts.js";
 import { decimalsOf, written } from "./columns.js";
 import { History } from "./history.js";
 import { readRows, tableOf } from "./rows.js";
+import { saveQuery } from "./saving.js";
 import { describeTime } from "./ticks.js";
 import { TimeView } from "./timeview.js";
 
@@ -74,6 +75,14 @@ export class Sql {
       get("sql-query").value = "show tables";
       get("sql-form").requestSubmit();
     });
+    for (const button of get("sql-save").children) button.addEventListener("click", () => this.save(button.value));
+  }
+
+  // The server runs the query again: the page has not read all of its rows.
+  async save(format) {
+    const before = get("sql-said").textContent;
+    tell("Downloading…");
+    await saveQuery(this.query, format, "query").then(() => tell(before), (error) => tell(error.message, true));
   }
 
   async run(query) {
@@ -85,7 +94,9 @@ export class Sql {
       const answer = await ask("/sql?format=jsonl", { method: "POST", body: query, signal: stop.signal });
       const { rows, all } = await readRows(answer, MAX_ROWS, MAX_BYTES);
       const { text } = JSON.parse(answer.headers.get("fastflight-summary") ?? "{}");
-      if (!stop.signal.aborted) this.show(rows, all, text);
+      if (stop.signal.aborted) return;
+      this.query = query;
+      this.show(rows, all, text);
     } catch (error) {
       if (stop.signal.aborted) return;
       this.show([], true);
@@ -98,6 +109,7 @@ export class Sql {
     const isTime = rows.length > 1 && rows.every((row) => row[time] == null || TIME.test(row[time]));
     const names = isTime ? numbersOf(rows).slice(0, MAX_CHARTS) : [];
     this.result = names.length ? new Result(time, names, rows) : null;
+    get("sql-save").hidden = !rows.length;
     this.view.reset();
     this.charts.leave();
     if (this.result) this.charts.show(this.result);
