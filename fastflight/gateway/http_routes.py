@@ -34,6 +34,7 @@ from fastflight.gateway.page.page import add_page
 from fastflight.gateway.page.page import files as page_files
 from fastflight.gateway.page.viewers import Viewers
 from fastflight.gateway.relay.relay import Relay
+from fastflight.gateway.ws.plotjuggler import PlotJugglers
 from fastflight.gateway.ws.repl import Repls
 from fastflight.gateway.ws.sockets import Opening, Sockets, Talk
 from fastflight.gateway.ws.tickets import LIFETIME_SECONDS, Grant, Tickets
@@ -43,7 +44,7 @@ from fastflight.service.wire import parse
 STREAM_FORMATS = ("arrow", "jsonl", "csv", "lines")
 EXEC_FORMATS = ("lines", "jsonl", "csv", "arrow")
 # What `POST /tickets` issues tickets for.
-USES = ("repl", "fleet", "tcp")
+USES = ("repl", "fleet", "tcp", "plotjuggler")
 SERVING = "serving"
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -77,6 +78,7 @@ def application(
     kinds: dict[str, Callable[[Opening], Talk]] = {
         "repl": Repls(backend),
         "fleet": viewers,
+        "plotjuggler": PlotJugglers(backend),
     }
     if relay is not None:
         kinds["tcp"] = relay
@@ -170,7 +172,7 @@ def routes(backend: Backend, tickets: Tickets, metrics: Sequence[CollectorRegist
 
     @app.post("/tickets", openapi_extra=openapi.TICKET, status_code=201, tags=["rows"])
     async def ticket(request: Request) -> Response:
-        """Issue a one-time ticket for the WebSocket that `?for=` names: `repl` (the default), `fleet` or `tcp`."""
+        """Issue a one-time ticket for the WebSocket that `?for=` names, by default `repl`."""
         use = request.query_params.get("for", USES[0])
         if use not in USES:
             raise RequestError(f"{use[:80]!r} is not a use", where="for", hint=nearest(use, USES))

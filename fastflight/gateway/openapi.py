@@ -142,8 +142,8 @@ SQL: Described = {
 }
 TICKET: Described = {
     **_json_body(REQUEST, required=False, live={"type": "device.session", "device": "demo"}),
-    # Tickets for fleet and tcp have no content.
-    "parameters": [{"name": "for", "in": "query", "schema": _one_of("repl", "fleet", "tcp")}],
+    # Only tickets for repl have content.
+    "parameters": [{"name": "for", "in": "query", "schema": _one_of("repl", "fleet", "tcp", "plotjuggler")}],
     **_answers(201, "The ticket, and for how many seconds it is valid", _OBJECT, 404, 408, 413, 415),
 }
 DEVICE: Described = _answers(200, "The device", _OBJECT, 404)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import time
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -23,6 +24,7 @@ from tests.support.servers import config, serving
 from tests.support.waiting import read_until
 
 SOON = 60.0
+DAY_SECONDS = 86_400.0
 
 
 class HandmadeLine:
@@ -204,3 +206,45 @@ def test_the_end_of_the_server() -> None:
             typing.recv(SOON)
         heard_typing = Heard().hear(typing)
     assert (heard_typing.code, heard_typing.trailer["ended"]) == (1001, "server draining")
+
+
+def said(served: BoardAndLine, client: ClientConnection, line: bytes) -> tuple[float, dict[str, Any]]:
+    """Say a line until a message of `/ws/plotjuggler/line` comes; return its time and values.
+
+    The first lines after a line was opened have no time, and are no points.
+    """
+    while True:
+        served.line.say(line)
+        try:
+            message = json.loads(client.recv(0.05))
+        except TimeoutError:
+            continue
+        assert list(message) == ["timestamp", "line"], message
+        return message["timestamp"], message["line"]
+
+
+def test_rows_come_as_plotjuggler_takes_them_also_when_a_column_is_added() -> None:
+    with board_and_line() as served, connect(f"{served.ws}/ws/plotjuggler/line") as client:
+        moment, values = said(served, client, b'{"celsius": 21.5}\n')
+        assert values == {"celsius": 21.5} and abs(moment - time.time()) < DAY_SECONDS
+        while "open" not in values:
+            _, values = said(served, client, b'{"celsius": 7.5, "open": true}\n')
+        assert values == {"celsius": 7.5, "open": True}
+
+
+@pytest.mark.parametrize(
+    ("path", "where"),
+    [
+        ("none", "none"),
+        ("demo?since_seconds=-1", "since_seconds"),
+        ("demo?device=x", "device"),
+        ("demo?colum=x", "colum"),
+    ],
+)
+def test_rows_that_cannot_be_had_are_refused(served: BoardAndLine, path: str, where: str) -> None:
+    try:
+        with connect(f"{served.ws}/ws/plotjuggler/{path}") as client:
+            error = json.loads(client.recv(SOON))["error"]
+    except InvalidStatus as refused:
+        error = json.loads(refused.response.body)
+    assert where in error["where"] and error["hint"]

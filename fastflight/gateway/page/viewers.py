@@ -34,7 +34,7 @@ class Viewers:
         async def talk(channel: WebSocketChannel) -> str:
             with self._fleet.viewed(opening.caller) as viewer:
                 try:
-                    async with cancel_when(lambda: _left(channel)):
+                    async with cancel_when(channel.left):
                         while (message := await viewer.next()) is not None:
                             await channel.send(message)
                 finally:
@@ -52,9 +52,3 @@ class Viewers:
     def skipped(self) -> int:
         """How many messages slow pages have missed."""
         return self._skipped_before + sum(viewer.skipped for viewer in self.all())
-
-
-async def _left(channel: WebSocketChannel) -> Exception:
-    """Read until `receive` raises because the page has gone."""
-    while True:
-        await channel.receive()

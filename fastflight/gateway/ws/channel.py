@@ -48,6 +48,11 @@ class WebSocketChannel:
                 text: str | None = message.get("text")
                 return bytes(message.get("bytes") or b"") if text is None else text
 
+    async def left(self) -> Exception:
+        """Ignore what the client sends, and raise `Stopped` once it has left."""
+        while True:
+            await self.receive()
+
     async def send(self, data: bytes | memoryview | str) -> None:
         """Send a binary or a text message; raise `Stopped` once the client has left."""
         content = {"text": data} if isinstance(data, str) else {"bytes": bytes(data)}
