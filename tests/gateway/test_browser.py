@@ -322,3 +322,23 @@ def test_what_may_not_be_done_is_not_offered_and_who_is_revoked_is_told(browser:
         guarded.revoke("reader")
         expect(page.locator("#sign-in-said")).to_contain_text("no longer valid")
         assert page.locator(".card").count() == 0
+
+
+def test_a_device_that_only_prints_has_no_files_and_is_not_asked_for_them_again_and_again(browser: Browser) -> None:
+    line = b'{"level": 1.5}\n'
+    with Speaker(line) as tank, Speaker(line) as gps, serving(tank=tank.url, gps=f"{gps.url}?kind=lines") as running:
+        with looking(browser, f"{running.http}/#/gps/files") as page:
+            expect(page).to_have_url(re.compile("#/gps/live$"))
+            expect(page.locator("#tab-files")).to_be_hidden()
+            expect(page.locator("#tab-terminal")).to_be_hidden()
+            asked: list[str] = []
+            page.on("request", lambda request: asked.append(request.url))
+            page.goto(f"{running.http}/#/tank/files")
+            expect(page.locator("#files-said")).to_contain_text("a program is running on it, or it is not MicroPython")
+            # It was in use by the request itself, so it may be asked once more when that is over.
+            page.wait_for_function(
+                "() => new Promise(done => { let left = 60;"
+                " const frame = () => --left ? requestAnimationFrame(frame) : done(true); frame(); })"
+            )
+            expect(page.locator("#files-said")).to_contain_text("a program is running on it, or it is not MicroPython")
+            assert 1 <= sum("/tank/files/" in each for each in asked) <= 3, asked

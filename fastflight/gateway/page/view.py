@@ -19,7 +19,7 @@ from fastflight.tables.columns import Point
 # Messages that wait for a viewer. With more it has stalled, and they are dropped.
 MAX_WAITING = 5
 # Keys of a device's state that are shown.
-STATE = ("url", "open", "holder", "recording", "trouble", "crashes")
+STATE = ("url", "kind", "open", "holder", "recording", "trouble", "crashes")
 
 # By device: the values that are shown of its output, and points of its columns.
 Values = Mapping[str, Mapping[str, Any]]
