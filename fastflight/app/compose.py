@@ -112,6 +112,12 @@ def open_server(config: Config) -> RunningServer:
         parts.callback(files.cache.close)
         typed = typed_rows(recordings, log_of, served.layout_of)
         layouts = LiveLayouts(served.layout_of, typed.recognised)
+
+        def has_live(name: str) -> bool:
+            """Whether a device has live rows. Of another server's device, its recording shows that."""
+            device = inventory.find(name)
+            return typed.has_table(name) if device is None else layouts.has_table(device)
+
         member: ClusterMember | None = None
         if config.cluster is not None:
             member = ClusterMember(config, served, inventory, catalog)
@@ -158,7 +164,7 @@ def open_server(config: Config) -> RunningServer:
         actions = Actions([*state, *on_devices], authority)
         tables = files if member is None else member.forwarding.files(files)
         recordings_folder = None if recordings is None else recordings.folder
-        sql_tables = Tables(catalog, actions, authority, tables, log_of, typed)
+        sql_tables = Tables(catalog, actions, authority, tables, log_of, typed, has_live)
         engine = SqlEngine(sql_tables, config.sql.limits, recordings_folder)
         parts.callback(engine.close)
         catalog.add(SqlSource(engine))

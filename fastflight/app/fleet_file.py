@@ -15,7 +15,7 @@ from fastflight.publish.address import EXAMPLE as PUBLISH_EXAMPLE
 from fastflight.service.choices import DEVICE_NAME
 
 # Schemas of SQL, of the server or of DuckDB, in lower case: tables of devices with these names could not be told apart.
-RESERVED_NAMES = frozenset(("fastflight", "information_schema", "pg_catalog"))
+RESERVED_NAMES = frozenset(("fastflight", "fleet", "information_schema", "pg_catalog"))
 # Enough for thousands of boards; stops the reading of a disk image that was given by mistake.
 MAX_FLEET_BYTES = 1024 * 1024
 # What to write, by the name of a table, or of a key of a device.

@@ -88,9 +88,10 @@ class LiveLayouts:
         return Found(found.learn(whole), end, len(whole))
 
     def has_table(self, device: Device) -> bool:
-        """Whether what a device has printed is a table, as far as it is in memory."""
-        layout = self.find(device).layout
-        return layout is not None and not (isinstance(layout, RowLayout) and layout.format == "lines")
+        """Whether what a device has printed is a table, as far as it is in memory. Once it was, that is not checked."""
+        if (declared := self._declared(device.name)) is not None:
+            return declared.format != "lines"
+        return device.name in self._recognised or self.find(device).layout is not None
 
     def _format(self, lines: Sequence[bytes], recorded: Recognised | None, name: str) -> Recognised | None:
         if not lines:

@@ -49,12 +49,14 @@ class Database:
         self._attach()
 
     def add(self, path: Sequence[str], files: Mapping[str, Any]) -> None:
-        """Make a table, a view of files in the folder: `parquet`, with a query for each list of files, and `arrow`."""
-        rows = f"rows_{secrets.token_hex(8)}"  # no query can guess it
-        self.connection.register(rows, ArrowFile(files["arrow"]))
-        self._registered.append(rows)
+        """Make a table, a view of files in the folder: lists of `parquet` and `arrow` files, each with a query."""
         selects = [f"from read_parquet({names}) {select}" for names, select in files["parquet"]]
-        self._make("view", path, " union all ".join([*selects, f"from temp.main.{rows}"]))
+        for name, select in files["arrow"]:
+            rows = f"rows_{secrets.token_hex(8)}"  # no query can guess it
+            self.connection.register(rows, ArrowFile(name))
+            self._registered.append(rows)
+            selects.append(f"from temp.main.{rows} {select}")
+        self._make("view", path, " union all ".join(selects))
 
     def add_name(self, schema: str, table: str) -> None:
         """Make a table without rows, for the standard's views of all tables."""

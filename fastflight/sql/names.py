@@ -15,8 +15,14 @@ CATALOG = "server"
 OWN_SCHEMA = "fastflight"
 # The schema with the standard's views of all tables.
 STANDARD = "information_schema"
+# The schema of the tables of all boards together.
+FLEET = "fleet"
 # The tables of a recording: its traffic, the typed rows that the device prints, and what is missing.
 RECORDING, ROWS, GAPS = "recording", "rows", "gaps"
+# The typed rows that are in memory, and the lines of the recording, or in memory.
+LIVE, LINES = "live", "lines"
+# Files of these names are written with their leading slash.
+TAKEN = (RECORDING, ROWS, GAPS, LIVE, LINES)
 # DuckDB's databases, in lower case. It takes `temp.t` for a table of the database, and not of the schema.
 DATABASES = frozenset((CATALOG, "memory", "system", "temp"))
 # In a pattern of SQL: an escaped character, a wildcard, or a character that is special in a glob.
@@ -40,9 +46,9 @@ def shown(path: Iterable[str]) -> str:
 
 
 def table_of_path(path: str) -> str:
-    """Return the name of a file's table: its path without the leading slash, except for `/recording` and `/rows`."""
+    """Return the name of a file's table: its path without the leading slash, unless it is one of `TAKEN`."""
     name = path.lstrip("/")
-    return f"/{name}" if name.lower() in (RECORDING, ROWS, GAPS) else name
+    return f"/{name}" if name.lower() in TAKEN else name
 
 
 def like(name: str, pattern: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -61,7 +62,9 @@ class Lab:
         until(lambda: self.lines(device)[-len(lines) :] == [*lines])
 
     def sql(self, query: str) -> list[dict[str, Any]]:
-        rows: list[dict[str, Any]] = self.client.sql(query).to_arrow().to_pylist()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", IncompleteWarning)  # the files of such boards cannot be listed
+            rows: list[dict[str, Any]] = self.client.sql(query).to_arrow().to_pylist()
         return rows
 
     def values(self, device: str) -> list[dict[str, Any]]:
@@ -159,3 +162,44 @@ def test_tail_shows_columns_by_name_and_goes_on_when_they_change(tmp_path: Path)
         assert result.exit_code == 0, result.output
         assert [line.split("  ")[1] for line in result.stdout.splitlines()][:4] == ["t=1", "t=1", "t=1", "t=2.5"]
         assert "layout changed (column t is double, not int64): 3 rows" in result.stderr
+
+
+def test_live_rows_and_lines_in_sql(tmp_path: Path) -> None:
+    with lab(tmp_path, demo={}, talk={}) as here:
+        here.printed("demo", '{"t": 20}', "noise", '{"t": 21.5}', '{"t": 22, "live": "x"}')
+        here.printed("talk", "hello", "world")
+        assert here.sql('select t, "live" from demo.live order by seq, t') == [
+            {"t": 20, "live": None},
+            {"t": 21.5, "live": None},
+            {"t": 22, "live": "x"},
+        ]
+        assert here.sql("select text from demo.lines where text like 'n%'") == [{"text": "noise"}]
+        assert here.sql("select count(*) as n from talk.lines where time > now() - interval '1 hour'") == [{"n": 3}]
+        tables = {(row["schema"], row["name"]) for row in here.sql("show tables") if row["schema"] != "fastflight"}
+        assert tables == {("demo", "live"), ("demo", "lines"), ("talk", "lines"), ("fleet", "live")}
+        (explained,) = [row for row in here.sql("explain analyze from demo.live") if row["explain_key"] == "demo.live"]
+        assert "rows: 3, rejected: 1" in explained["explain_value"]
+        with pytest.raises(DataError, match="printed only 2 lines"):
+            here.sql("from talk.live")
+
+
+def test_lines_are_those_of_the_recording_if_there_is_one(tmp_path: Path) -> None:
+    with lab(tmp_path, demo={"record": True}) as here:
+        here.printed("demo", *['{"t": 1}'] * 3)
+        query = "select (select count(*) from demo.rows) as r, (select count(*) from demo.lines) as l"
+        until(lambda: here.sql(query) == [{"r": 3, "l": 4}])
+        assert {"rows", "live", "lines"} <= {row["name"] for row in here.sql("show tables") if row["schema"] == "demo"}
+
+
+def test_the_rows_of_all_boards_are_a_table_with_a_column_for_the_board(tmp_path: Path) -> None:
+    with lab(tmp_path, **{"o'neil": {}, "b": {}, "quiet": {}, "talk": {}}) as here:
+        here.printed("o'neil", *['{"Temp": 1, "device": "x"}'] * 3)
+        here.printed("b", *['{"temp": 1.5, "flag": true}'] * 3)
+        here.printed("talk", *["hello, all of you"] * 3)
+        query = 'select distinct device, temp as t, device_2, flag from fleet.live order by "device"'
+        assert here.sql(query) == [
+            {"device": "b", "t": 1.5, "device_2": None, "flag": True},
+            {"device": "o'neil", "t": 1, "device_2": "x", "flag": None},
+        ]
+        assert "boards: 2" in str(here.sql("explain analyze from fleet.live"))
+        assert here.sql("select count(*) as n from fleet.rows") == [{"n": 0}]

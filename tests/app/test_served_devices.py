@@ -369,7 +369,7 @@ def test_a_line_is_closed_before_its_device_is_given_up(tmp_path: Path) -> None:
         assert names(client) == ["lab"]
 
 
-@pytest.mark.parametrize("name", ["fastflight", "Information_Schema", "pg_catalog"])
+@pytest.mark.parametrize("name", ["fastflight", "fleet", "Information_Schema", "pg_catalog"])
 def test_a_device_is_not_named_as_a_schema_of_sql(tmp_path: Path, name: str) -> None:
     fleet = tmp_path / "fleet.toml"
     fleet.write_text(f'[devices.{name}]\nurl = "sim:"\n')

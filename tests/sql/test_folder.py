@@ -82,7 +82,7 @@ def test_a_table_has_the_rows_of_its_files_in_order(folder: WorkerFolder, databa
     pq.write_table(ROWS, tmp_path / "first.parquet")
     parquet = [([folder.link(tmp_path / "first.parquet")], "select n + 100 as n where n < 3")]
     arrow, rows = folder.write(ROWS.schema, ROWS.to_batches())
-    database.add(TABLE, {"parquet": parquet, "arrow": arrow})
+    database.add(TABLE, {"parquet": parquet, "arrow": [(arrow, "")]})
     for _ in range(2):  # a stream can be read again
         found = database.table(TABLE).to_arrow_table()["n"].to_pylist()
         assert found == [100, 101, 102, *range(10)]

@@ -36,6 +36,6 @@ def test_a_device_may_have_the_name_of_a_database(tmp_path: Path, device: str) -
     with engine_over(tmp_path, device=device) as sql:
         query = f"select sql_name from fastflight.tables where schema = '{device}'"
         # On a busy computer a board may be listed too late.
-        names = until(lambda: len(rows := sql.rows(query)) == 5 and [row["sql_name"] for row in rows])
+        names = until(lambda: len(rows := sql.rows(query)) == 6 and [row["sql_name"] for row in rows])
         for name in (name for name in names if "bad" not in name and not name.endswith("gaps")):
             assert sql.rows(f"select count(*) > 0 as filled from {name}") == [{"filled": True}], name

@@ -20,6 +20,7 @@ from fastflight.service import Catalog
 from fastflight.sources import (
     DeviceFiles,
     FileCache,
+    LiveLayouts,
     device_actions,
     device_sources,
     recording_actions,
@@ -109,12 +110,15 @@ def engine_over(
         files = DeviceFiles(inventory, cache)
         catalog = Catalog()
         typed = TypedRows(recordings.log, folder=recordings.folder)
-        for source in (*device_sources(inventory, device_files=files), recording_source(recordings, typed)):
+        layouts = LiveLayouts(recorded=typed.recognised)
+        sources = device_sources(inventory, device_files=files, layouts=layouts)
+        for source in (*sources, recording_source(recordings, typed)):
             catalog.add(source)
         authority = Authority(inventory.names, recordings.names)
         crashes = Crashes(inventory, KeptValues(lambda: None)).action()
         actions = Actions([*device_actions(inventory), *recording_actions(recordings), crashes], authority)
-        tables = Tables(catalog, actions, authority, files, recordings.log, typed)
+        has_live = lambda name: layouts.has_table(inventory.device(name))  # noqa: E731
+        tables = Tables(catalog, actions, authority, files, recordings.log, typed, has_live)
         engine = SqlEngine(tables, limits, recordings.folder)
         parts.callback(engine.close)
         sql = Sql(engine, board, inventory, cache)
