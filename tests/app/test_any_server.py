@@ -296,6 +296,18 @@ def test_adbc_reads_tables_of_the_other_server(pair: Pair) -> None:
     assert len(found) == 3 and "no such file" in refusal
 
 
+@pytest.mark.filterwarnings("ignore::fastflight.errors.IncompleteWarning")
+def test_rows_in_memory_are_asked_from_the_owners_of_the_boards(pair: Pair, printing: None) -> None:
+    for server in (pair.owner, pair.other):
+        with FastFlightClient(server.location) as client:
+            until(lambda: client.live_table(BOARD, seconds=60).num_rows)
+            query = f"select count(*) > 0 as rows, max(temperature) > 0 as warm from {BOARD}.live"
+            assert client.sql(query).to_arrow().to_pylist() == [{"rows": True, "warm": True}]
+            assert BOARD in client.sql("select distinct device from fleet.live").to_arrow()["device"].to_pylist()
+            with client.session(BOARD, as_="rows", limit_rows=2) as stream:
+                assert stream.to_arrow().num_rows == 2
+
+
 def test_the_status_has_the_copies_of_what_nats_stores(pair: Pair) -> None:
     def status(server: RunningServer) -> Any:
         with FastFlightClient(server.location) as client:
