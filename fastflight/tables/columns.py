@@ -36,7 +36,8 @@ class Columns:
         self.names: list[str] = []
         # The newest complete line.
         self.line = ""
-        # How many lines of the last call were counted, but not parsed.
+        # The lines of the last call with their times, and how many of them were counted, but not parsed.
+        self.lines: list[tuple[int, bytes]] = []
         self.skipped = 0
         self._incomplete = b""
         self._header: list[str] = []
@@ -62,7 +63,7 @@ class Columns:
         points = []
         every = max(1, math.ceil(len(lines) / MAX_LINES))
         parsed = lines[::-every][::-1]
-        self.skipped = len(lines) - len(parsed)
+        self.lines, self.skipped = lines, len(lines) - len(parsed)
         for time_ns, line in parsed:
             found = self._numbers(line.strip()) if len(line) <= MAX_LINE_BYTES else {}
             if found:

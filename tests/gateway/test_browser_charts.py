@@ -141,3 +141,20 @@ def test_a_chart_shows_columns_of_several_boards_and_is_saved(browser: Browser, 
         page.wait_for_url(re.compile("charts=temperature,humidity,lab-2:temperature;humidity@temperature;battery$"))
         with looking(browser, page.url) as other:
             expect(other.locator("#charts figcaption").nth(1)).to_contain_text("humidity against temperature")
+
+
+def test_a_traceback_is_a_mark_whose_text_is_shown_also_from_the_recording(browser: Browser, tmp_path: Path) -> None:
+    settings = {"record": ["tank"], "recordings": {"folder": tmp_path}, "http": ("127.0.0.1", 0)}
+    said = b'Traceback (most recent call last):\n  File "<b>", line 7, in <module>\nValueError: no sensor\n'
+    with Speaker(said) as speaker:
+        with open_server(config({"tank": speaker.url}, **settings)) as running:
+            with looking(browser, f"{running.http}/") as page:
+                page.locator("#marks button").first.click()
+                expect(page.locator("#mark")).to_contain_text('File "<b>", line 7')
+        speaker.line = b'{"level": 1.5}\n'
+        with open_server(config({"tank": speaker.url}, **settings)) as running:
+            with looking(browser, f"{running.http}/#/tank/live?span=3600000") as page:
+                mark = page.locator("#marks [data-kind=traceback]").first
+                expect(mark).to_have_attribute("aria-label", re.compile("traceback"))
+                mark.click()
+                expect(page.locator("#mark")).to_contain_text("ValueError: no sensor")

@@ -21,6 +21,7 @@ from fastflight.errors import AccessError, FastFlightError
 from fastflight.gap import Gap, moment
 from fastflight.gateway.backend import Backend
 from fastflight.gateway.page.listeners import DeviceListener, OpenListener
+from fastflight.gateway.page.marks import MarkFinder
 from fastflight.gateway.page.view import PageView, PageViewer
 from fastflight.runtime.failure import log_unexpected
 from fastflight.sources.session_rows import line_lost
@@ -53,6 +54,7 @@ class DeviceOutput:
     def __init__(self, since_ns: int = 0) -> None:
         """`since_ns`: when the page began to read. Rows that it skips of the time before are not counted."""
         self.columns = Columns()
+        self._marks = MarkFinder()
         self.points: deque[Point] = deque(maxlen=MAX_POINTS)
         self.rows = 0
         self.skipped = 0
@@ -108,6 +110,7 @@ class DeviceOutput:
         """Return the device's values for the page, at the time `now_ns`."""
         while self._recent and self._recent[0][0] < now_ns - RATE_SECONDS * 1e9:
             self._recent.popleft()
+        self._marks.feed((), now_ns)
         late = max(MIN_LATE_SECONDS, LATE_INTERVALS * self._interval)
         is_measured = self._first_ns is not None and now_ns - self._first_ns >= RATE_SECONDS * 1e9
         return {
@@ -118,6 +121,7 @@ class DeviceOutput:
             "skipped": self.skipped,
             "lost": self.lost,
             "gaps": [gap.details() for gap in self.gaps],
+            "marks": list(self._marks.marks),
             "line": self.columns.line,
             "columns": list(self.columns.names),
         }
@@ -127,6 +131,7 @@ class DeviceOutput:
             return []
         rows, points = self.columns.feed([(chunk.time_ns, chunk.data) for chunk in chunks])
         newest = chunks[-1].time_ns
+        self._marks.feed(self.columns.lines, newest)
         if self.last_ns is not None:
             spent = max(0.0, (newest - self.last_ns) / 1e9)
             self._interval += INTERVAL_WEIGHT * (spent - self._interval)

@@ -120,7 +120,7 @@ function bucketsOf(rows, place, longest, gaps) {
   for (const row of rows) {
     const [low, high] = [row[`low${place}`], row[`high${place}`]];
     if (low === null) continue;
-    const isMissing = gaps.some((gap) => gap.from >= before && gap.to <= row.first);
+    const isMissing = gaps.some((gap) => gap.to > before && gap.from < row.first);
     made.push(row.first, low, high, row.first - before > longest || isMissing);
     made.include(low, high);
     before = row.last;

@@ -146,7 +146,9 @@ export class Chart {
       const older = this.charts.archive.older(device, column, from, to, pixels)?.between(from, Math.min(to, oldest ?? to));
       if (older?.count) {
         while (older.times.at(-1) >= oldest) older.pop();
-        buckets = older.concat(buckets, oldest - older.times.at(-1) > Math.max(device.late ?? 0, (2 * (to - from)) / pixels));
+        const last = older.times.at(-1);
+        const isMissing = this.missing().some((gap) => gap.to > last && gap.from < oldest);
+        buckets = older.concat(buckets, isMissing || oldest - last > Math.max(device.late ?? 0, (2 * (to - from)) / pixels));
       }
     }
     return { key, colour, unit: device.unitOf(column), decimals: device.decimals(column), buckets };

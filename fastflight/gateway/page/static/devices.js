@@ -3,6 +3,7 @@
 import { decimalsOf, isClock, unitOf, written } from "./columns.js";
 import { History, OPENED_POINTS } from "./history.js";
 
+const MAX_MARKS = 300;
 // Points that decide whether a column is a time or a count.
 const CLOCK_POINTS = 300;
 // Points that decide how many digits a column's newest value is shown with.
@@ -17,14 +18,18 @@ export class Device {
     this.name = name;
     this.history = new History();
     this.columns = [];
+    // What stood out in its lines since the page was opened, by time and kind.
+    this.marks = new Map();
     this.charted = { at: undefined, names: [] };
     this.digits = { at: undefined, columns: new Map() };
   }
 
   // Apply a message of the feed: everything (`whole`), or what has changed.
   take(change, whole) {
-    const { points, ...rest } = change;
+    const { points, marks = [], ...rest } = change;
     Object.assign(this, rest);
+    for (const mark of marks) this.marks.set(`${mark.time} ${mark.kind}`, mark);
+    for (const key of [...this.marks.keys()].slice(0, Math.max(0, this.marks.size - MAX_MARKS))) this.marks.delete(key);
     if (whole) this.history.rejoin(points ?? [], this.columns);
     else if (points) this.history.add(points, this.columns);
   }

@@ -5,6 +5,7 @@ import { STATES, setText } from "./devices.js";
 
 const SPARK_POINTS = 60;
 const CARD_VALUES = 3;
+const FONT = '11px system-ui, "Segoe UI", Roboto, "DejaVu Sans", sans-serif';
 // With so few devices there is room for a line of each value: each device in a row of its own, or two beside each other.
 const MAX_ROWS = 3;
 const MAX_PAIRS = 6;
@@ -66,7 +67,8 @@ export class Overview {
     if (performance.now() - this.drawnAt < DRAW_MS) return this.counts;
     this.drawnAt = performance.now();
     const wanted = this.search.value.trim().toLowerCase();
-    const colour = getComputedStyle(document.documentElement).getPropertyValue("--accent");
+    const style = getComputedStyle(document.documentElement);
+    const colours = ["--accent", "--soft"].map((each) => style.getPropertyValue(each));
     this.list.dataset.size = devices.size <= MAX_ROWS ? "rows" : devices.size <= MAX_PAIRS ? "pairs" : "many";
     const counts = new Map(STATES.map((state) => [state, 0]));
     let added = false;
@@ -91,7 +93,7 @@ export class Overview {
     }
     // After all texts: to measure a canvas, a browser computes the layout of the whole page.
     for (const [name, card] of this.cards) {
-      if (card.isSeen && devices.has(name)) card.drawLines(devices.get(name), colour);
+      if (card.isSeen && devices.has(name)) card.drawLines(devices.get(name), colours);
     }
     for (const [name, card] of this.cards) {
       if (!devices.has(name)) {
@@ -185,14 +187,14 @@ class Card {
     setText(this.badges, badges(device));
   }
 
-  drawLines(device, colour) {
+  drawLines(device, colours) {
     const names = device.names();
-    this.sparkline.draw(device, names[0], colour);
-    for (const [index, line] of this.sparklines.entries()) line.draw(device, names[index], colour);
+    this.sparkline.draw(device, names[0], colours);
+    for (const [index, line] of this.sparklines.entries()) line.draw(device, names[index], colours);
   }
 }
 
-// A column's newest points as a line without axes.
+// A column's newest points as a line without axes, and by how much it goes up and down.
 class Sparkline {
   constructor(canvas) {
     this.canvas = canvas;
@@ -200,7 +202,7 @@ class Sparkline {
     this.drawn = null;
   }
 
-  draw(device, name, colour) {
+  draw(device, name, [colour, soft]) {
     const values = name === undefined ? [] : device.history.recent(name, SPARK_POINTS);
     if (this.canvas.hidden !== values.length < 2) this.canvas.hidden = values.length < 2;
     const [width, height] = [this.canvas.clientWidth, this.canvas.clientHeight];
@@ -214,12 +216,20 @@ class Sparkline {
     const pen = this.canvas.getContext("2d");
     pen.setTransform(scale, 0, 0, scale, 0, 0);
     pen.clearRect(0, 0, width, height);
+    // How high the line is: each has a scale of its own.
+    const half = (Math.max(...values) - Math.min(...values)) / 2;
+    const text = half > 0 ? `±${Number(half.toPrecision(2))}` : "";
+    pen.font = FONT;
+    pen.fillStyle = soft;
+    pen.textBaseline = "middle";
+    pen.fillText(text, 0, height / 2);
+    const left = text ? Math.ceil(pen.measureText(text).width) + 6 : 2;
     pen.strokeStyle = colour;
     pen.lineWidth = 1.5;
     pen.lineJoin = "round";
     pen.beginPath();
     values.forEach((value, index) => {
-      const x = (index / (values.length - 1)) * (width - 4) + 2;
+      const x = (index / (values.length - 1)) * (width - left - 2) + left;
       const y = height - 3 - ((value - min) / (max - min)) * (height - 6);
       if (index) pen.lineTo(x, y);
       else pen.moveTo(x, y);

@@ -13,6 +13,7 @@ import { Signing } from "./signing.js";
 import { Sql } from "./sql.js";
 import { ReplTerminal } from "./terminal.js";
 import { describeTime } from "./ticks.js";
+import { Timeline } from "./timeline.js";
 import { TimeView } from "./timeview.js";
 import { ViewBar } from "./viewbar.js";
 
@@ -41,6 +42,7 @@ const timeView = new TimeView(() => charts.dirty(), moved);
 const archive = new Archive(() => charts.dirty());
 const charts = new Charts(get("charts"), timeView, { find: (name) => devices.get(name), archive, menu: (chart) => menu.open(chart) });
 const menu = new ChartMenu(charts, devices);
+const timeline = new Timeline(timeView);
 const viewBar = new ViewBar(timeView);
 const files = new Files();
 const terminal = new ReplTerminal();
@@ -145,6 +147,7 @@ function drawChosen(device, now, connected) {
     charts.show(device);
     get("no-numbers").hidden = hasCharts || !device.may("session");
     viewBar.show(device, hasCharts, notes(device));
+    timeline.show(device);
     setText(get("line"), device.line ?? "");
     showGaps(device.gaps ?? []);
   }
