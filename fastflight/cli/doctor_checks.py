@@ -161,7 +161,7 @@ def _advice(error: FastFlightError, url: str) -> str:
     if isinstance(error, BusyError):
         return (
             "Stop its program with --interrupt, or wait until it ends. Is it a board with MicroPython, and is the baud "
-            "rate right?"
+            "rate right? If it only prints, add ?kind=lines to its address"
         )
     if isinstance(error, TransportTimeout):
         return (

@@ -71,6 +71,9 @@ class Device:
         `lease_seconds` is how long a lease waits for another owner if it gives no timeout. `guard` is called before
         each write to the board, and raises if this process may not do that now.
         """
+        # The address says that it only prints: nothing is ever sent, but what a client sends itself.
+        self._only_prints = kind_of(address.url) == LINES
+        agent = agent and not self._only_prints
         self.name = name
         self._lease_seconds = lease_seconds
         self._lock = Exclusive(name)
@@ -78,8 +81,6 @@ class Device:
         self._grace = grace
         self._board = OpenBoard(None, self._line.unread, grace)
         self._agent = agent
-        # The address says that it only prints: nothing is ever sent, but what a client sends itself.
-        self._only_prints = kind_of(address.url) == LINES
         self._line.unread.kind = MICROPYTHON if agent else kind_of(address.url)
         # The board once stopped answering when it was asked for raw paste.
         self._raw_paste_hangs = False

@@ -53,6 +53,9 @@ deploy {folder} --devices log --healthy ok; exec log print(1); run {file} log; e
 READS = ["info log", "devices", "devices --json", "stats", "recordings", "tail log -n 2", "replay log -n 2"]
 
 
+PORTS = ("socket", "rfc2217", "viewers")
+
+
 class Logger(PrintingBoard):
     """Prints a JSON line at each tick, and keeps what it is sent."""
 
@@ -84,7 +87,7 @@ def logger() -> Iterator[Logger]:
 
 @contextlib.contextmanager
 def served(board: Logger, tmp_path: Path, options: str = "?kind=lines") -> Iterator[RunningServer]:
-    device = {"url": f"socket://{HOST}:{board.port}{options}", "record": True, "bridge": {"socket": 0, "rfc2217": 0}}
+    device = {"url": f"socket://{HOST}:{board.port}{options}", "record": True, "bridge": dict.fromkeys(PORTS, 0)}
     folder = {"folder": str(tmp_path / "recordings")}
     with serving({"log": device}, http=(HOST, 0), recordings=folder) as server:
         yield server
@@ -161,8 +164,9 @@ def run(server: RunningServer, command: str, folder: Path) -> Any:
 def test_nothing_is_sent_to_a_device_that_only_prints(logger: Logger, tmp_path: Path) -> None:
     with served(logger, tmp_path) as server, FastFlightClient(server.location) as client:
         ask_by_flight(server.location)
-        assert server.http is not None
+        assert server.http is not None and not logger.heard
         ask_by_http(server.http)
+        assert not logger.heard
         folder = tmp_path / "program"
         folder.mkdir()
         for command in COMMANDS.split(";"):
@@ -182,7 +186,11 @@ def test_nothing_is_sent_to_a_device_that_only_prints(logger: Logger, tmp_path: 
             result = run(server, command, folder)
             assert result.exit_code == 0 and "lines" in result.output, result.output
         ports = server.bridges["log"]
-        assert ports.socket is not None
+        assert ports.socket is not None and ports.rfc2217 is not None and ports.viewers is not None
+        for port in (ports.viewers, ports.rfc2217):
+            with socket.create_connection((HOST, port), SECONDS) as bridged:
+                assert bridged.recv(100)
+        until(lambda: client.devices()[0].holder is None)
         with socket.create_connection((HOST, ports.socket), SECONDS) as bridged:
             assert bridged.recv(100)
             # What clients send on purpose is sent, and nothing else ever was.
