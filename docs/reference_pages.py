@@ -182,7 +182,7 @@ def settings_part() -> str:
     _check_used(set(texts), {key for key, _, _, text in rows if not text})
     parts = [
         "## Fleet file",
-        "`*` stands for the name of a device. A reload (SIGHUP) applies the keys that say so, and logs the others.",
+        "`*` is the name of a device, or the place of an alert. SIGHUP applies what says so, and logs the rest.",
         _table(
             ("key", "type", "default", "reload", "meaning"),
             [
@@ -225,7 +225,7 @@ def _settings(
         at = f"{prefix}{key}"
         text = texts.get((schema["title"], key), "")
         below = [each for each in (given, *given.get("anyOf", ())) if "$ref" in each]
-        values = given.get("additionalProperties")
+        values = given.get("additionalProperties", given.get("items"))
         if isinstance(values, Mapping) and "$ref" in values:
             below, at = [values], f"{at}.*"
         if not below:

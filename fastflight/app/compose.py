@@ -132,7 +132,7 @@ def open_server(config: Config) -> RunningServer:
         )
         for source in (*on_board, recording_source(recordings, typed), *config.sources):
             catalog.add(source)
-        watching = Watching(inventory, recordings)
+        watching = Watching(inventory, recordings, lambda device: layouts.find(device).layout, config.alert_rules)
         on_devices = [
             *device_actions(inventory, publishers.states, watching.crashes.summary),
             *device_changes(served),
@@ -156,7 +156,7 @@ def open_server(config: Config) -> RunningServer:
         metrics.register(FunctionCollector(lambda: device_metrics(inventory)))
         metrics.register(FunctionCollector(lambda: _recording_metrics(recordings)))
         metrics.register(FunctionCollector(publishers.metrics))
-        metrics.register(FunctionCollector(watching.crashes.metrics))
+        metrics.register(FunctionCollector(watching.metrics))
         state = state_actions(registry, shards, metrics, in_cluster=member is not None)
         names = inventory.names if member is None else member.names
         authority = Authority(names, None if recordings is None else recordings.names)
@@ -204,7 +204,7 @@ def open_server(config: Config) -> RunningServer:
         watching.start()
         # Runs first, while every edge still answers.
         parts.callback(lambda: drain(registry, config.drain_seconds, served.bridges_on_shards(), publishers))
-        return RunningServer(location, config.urls, served, collectors, parts.pop_all(), http, member)
+        return RunningServer(location, config.urls, served, collectors, watching, parts.pop_all(), http, member)
     raise AssertionError("ExitStack suppresses no exception")
 
 

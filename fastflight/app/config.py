@@ -13,12 +13,17 @@ from a file and a command line. Unknown keys are errors, and relative paths are 
     rows = { format = "jsonl", schema = { temperature = "double" }, units = { temperature = "°C" } }
     files = { "/log-*.csv" = { delimiter = ";", decimal = "," } }
 
+    [[alerts]]
+    crash = true
+    to = "https://hooks.example.org/lab"
+
 The docstrings below the keys are their texts in `docs/reference/settings.md`, which `docs/reference_pages.py` makes.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -32,6 +37,8 @@ from fastflight.errors import RequestError
 from fastflight.log import Retention
 from fastflight.protocol.raw_repl import GRACE_SECONDS
 from fastflight.publish import PublishSettings, RowFormat
+from fastflight.publish.alert_targets import AlertTarget
+from fastflight.publish.alerts import QUIET_SECONDS, AlertRule
 from fastflight.runtime.admission import DEFAULT_LIMITS, Limits
 from fastflight.service.choices import Decimal
 from fastflight.service.requests import Character, TextKeys
@@ -54,6 +61,9 @@ MAX_GRACE_SECONDS = 60
 MAX_COLLECT_MINUTES = 7 * 24 * 60
 # Outputs of one device: each has its own connection.
 MAX_OUTPUTS = 8
+# Rules of alerts: each is looked at for each device, once a second.
+MAX_ALERTS = 100
+MAX_ALERT_SECONDS = 7 * 24 * 3600
 # Each row waits for a sync, and each sync is work for the disk.
 MIN_SYNC_MS, MAX_SYNC_MS = 10, 60_000
 MAX_DAYS = 36_500
@@ -68,8 +78,8 @@ MAX_QUERIES = 1024
 # A batch of many rows is as large, and larger batches than the maximum are refused on their way to the client.
 MIN_ROW_BYTES, MAX_ROW_BYTES = 1 << 20, 48 << 20
 SQL = SqlLimits()
-# The table whose keys a reload (SIGHUP) applies.
-RELOADED = "devices"
+# The tables whose keys a reload (SIGHUP) applies.
+RELOADED = ("devices", "alerts")
 
 
 def default_shards() -> int:
@@ -271,6 +281,67 @@ class TlsTable(Table):
     """The CA that signs the clients' certificates, PEM. Without it, clients need no certificate."""
 
 
+def _seconds_of(value: object) -> object:
+    """Return a time such as `"90s"`, `"5m"`, `"2h"` or a number, in seconds."""
+    if isinstance(value, str) and (found := re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh])", value)):
+        return float(found[1]) * {"s": 1, "m": 60, "h": 3600}[found[2]]
+    if isinstance(value, str):
+        raise ValueError('Input should be a time, as in "90s", "5m" or "2h"')
+    return value
+
+
+Seconds = Annotated[float, BeforeValidator(_seconds_of), Field(ge=0, le=MAX_ALERT_SECONDS, allow_inf_nan=False)]
+Number = Annotated[float, Field(allow_inf_nan=False)]
+
+
+class AlertTable(Table):
+    device: str = "*"
+    """The devices to watch: a name, or a glob such as `"lab-*"`."""
+    crash: bool = False
+    """Report crashes."""
+    silent: Annotated[Seconds, Field(ge=1)] | None = None
+    """Report a device that has printed nothing for so long: `"60s"`, `"5m"`, `"2h"`, or a number of seconds."""
+    column: str | None = None
+    """Report this column of what the device prints, if it is `above` or `below` a number."""
+    above: Number | None = None
+    """The highest good value of the column."""
+    below: Number | None = None
+    """The lowest good value of the column."""
+    for_: Annotated[Seconds, Field(alias="for")] = 0.0
+    """How long the column must be beyond the limit. By default one row is enough."""
+    quiet: Annotated[Seconds, Field(ge=1)] = QUIET_SECONDS
+    """How long after a message about a device repeats are only counted."""
+    to: str | list[str]
+    """Where the message goes: `http://`, `https://`, `mqtt://` or `mqtts://`, or the words of a command."""
+
+    @model_validator(mode="after")
+    def _says_what(self) -> Self:
+        if (self.crash, self.silent is not None, self.column is not None).count(True) != 1:
+            raise ValueError("an alert needs one of crash = true, silent and column")
+        has_limit = self.above is not None or self.below is not None
+        if (self.column is not None) != has_limit:
+            raise ValueError("column needs above or below, or both" if self.column else "above and below need column")
+        if self.for_ and self.column is None:
+            raise ValueError("for needs column")
+        if self.to in ("", []) or isinstance(self.to, list) and not self.to[0]:
+            raise ValueError("to names no target")
+        return self
+
+    def rule(self, target: AlertTarget) -> AlertRule:
+        """Return the rule, whose messages go to `target`."""
+        return AlertRule(
+            target,
+            self.device,
+            self.silent,
+            self.crash,
+            self.column or "",
+            self.above,
+            self.below,
+            self.for_,
+            self.quiet,
+        )
+
+
 class ClusterTable(Table):
     fleet: str = "fleet"
     """A name for the fleet: servers with another one are refused. [Cluster](../cluster.md)"""
@@ -311,6 +382,7 @@ class FleetFile(Table):
     auth: AuthTable | None = None
     tls: TlsTable | None = None
     cluster: ClusterTable | None = None
+    alerts: Annotated[list[AlertTable], Field(max_length=MAX_ALERTS)] = []
 
 
 class RecordingSettings(RecordingsTable):
@@ -363,6 +435,8 @@ class Config(FleetFile):
     sources: tuple[Any, ...] = ()
     # What devices publish, by name, with the passwords of the outputs.
     outputs: Mapping[str, PublishSettings] = {}
+    # The rules of alerts, with the passwords of their targets.
+    alert_rules: tuple[AlertRule, ...] = ()
     # Open streams get this long to end by themselves when the server shuts down.
     drain_seconds: float = DRAIN_SECONDS
     log_debug: bool = False
@@ -382,13 +456,13 @@ class Config(FleetFile):
 
 def is_reloaded(key: str) -> bool:
     """Whether a reload applies a key of the fleet file, as `devices.weather.url`. Others need a restart."""
-    return key.partition(".")[0] == RELOADED
+    return key.partition(".")[0] in RELOADED
 
 
 def needing_restart(old: Config, new: Config) -> list[str]:
     """Return the keys of the fleet file that differ and that a reload does not apply, as `limits.streams`."""
     # These follow the devices.
-    exclude: Any = {RELOADED: True, "recordings": {"on_demand"}, "cluster": {"unreachable", "local"}}
+    exclude: Any = {**dict.fromkeys(RELOADED, True), "recordings": {"on_demand"}, "cluster": {"unreachable", "local"}}
     before, after = (each.model_dump(include={*FleetFile.model_fields}, exclude=exclude) for each in (old, new))
     changed: list[str] = []
     for table, values in before.items():

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from fastflight.app.config import FleetFile
 from fastflight.errors import RequestError, nearest
+from fastflight.publish.address import ALERT_EXAMPLE
 from fastflight.publish.address import EXAMPLE as PUBLISH_EXAMPLE
 from fastflight.service.choices import DEVICE_NAME
 
@@ -31,6 +32,8 @@ EXAMPLES: Mapping[Any, str] = {
     "relay": 'As in [relay] allow = ["127.0.0.1:2218"]',
     "auth": 'As in [auth] tokens = "tokens.json"',
     "tls": 'As in [tls] cert = "server.pem", key = "server.key", or --tls-cert and --tls-key together',
+    "alerts": 'As in [[alerts]] device = "lab-*", silent = "60s", to = "https://hooks.example.org/lab"',
+    "to": ALERT_EXAMPLE,
     "cluster": 'As in [cluster] fleet = "plant"',
 }
 UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")
@@ -104,7 +107,10 @@ def _keys(tables: Iterable[Any]) -> Iterable[str]:
     whole = FleetFile.model_json_schema()
     schema: Mapping[str, Any] = whole
     for part in tables:
+        if isinstance(part, int):  # the place in a list
+            continue
         below = schema["properties"][part] if "properties" in schema else schema["additionalProperties"]
+        below = below.get("items", below)
         references = [each["$ref"] for each in (below, *below.get("anyOf", ())) if "$ref" in each]
         schema = whole["$defs"][references[0].rpartition("/")[2]] if references else below
     return list(schema["properties"])

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -16,6 +17,7 @@ from fastflight.app.addresses import check_location, http_address, http_hosts, h
 from fastflight.app.cluster_config import VARIABLES, cluster_settings
 from fastflight.app.config import (
     DRAIN_SECONDS,
+    AlertTable,
     Config,
     DeviceTable,
     RecordingSettings,
@@ -31,6 +33,9 @@ from fastflight.client.answers import server_url
 from fastflight.errors import RequestError, nearest
 from fastflight.extras import needs
 from fastflight.publish import OutputAddress, PublishSettings, open_output, parse_output
+from fastflight.publish.address import parse_alert_target
+from fastflight.publish.alert_targets import AlertTarget
+from fastflight.publish.alerts import AlertRule
 from fastflight.service.choices import DEVICE_NAME
 from fastflight.transport.url import public_url
 
@@ -109,6 +114,7 @@ def read_config(
         relay=file.relay.model_copy(update={"allow": allowed}),
         auth=file.auth,
         tls=file.tls,
+        alerts=file.alerts,
         cluster=None
         if cluster is None
         else cluster_settings(cluster, file, served, name=cluster_name, listening=location, location=cluster_location),
@@ -116,6 +122,7 @@ def read_config(
         http=address,
         http_hosts=http_hosts(http_host, address),
         origins=http_origins(origins),
+        alert_rules=tuple(_rule(number, table, folder, os.environ) for number, table in enumerate(file.alerts)),
         outputs={name: _outputs(name, device, folder, os.environ) for name, device in served.items() if device.publish},
         drain_seconds=drain_seconds,
         log_debug=log_debug,
@@ -173,6 +180,16 @@ def _outputs(name: str, device: DeviceTable, folder: Path, environment: Mapping[
         for address in outputs:
             open_output(name, address, row_format)
     return PublishSettings(outputs, row_format)
+
+
+def _rule(number: int, table: AlertTable, folder: Path, environment: Mapping[str, str]) -> AlertRule:
+    """Return a rule of alerts, with the password of its target."""
+    if isinstance(table.to, list):
+        return table.rule(AlertTarget(argv=tuple(table.to)))
+    address = _with_password(parse_alert_target(table.to), folder, environment)
+    with needs("publish", f"alerts.{number}.to"):
+        importlib.import_module("httpx" if address.kind == "http" else "paho.mqtt.client")
+    return table.rule(AlertTarget(address))
 
 
 def _with_password(address: OutputAddress, folder: Path, environment: Mapping[str, str]) -> OutputAddress:

@@ -22,6 +22,7 @@ from fastflight.app.config import AuthTable, Config, TlsTable
 from fastflight.app.key_files import read_pem
 from fastflight.app.served_devices import ServedDevices
 from fastflight.app.token_file import TokenFile
+from fastflight.app.watching import Watching
 from fastflight.bridge import Bridge, Ports
 from fastflight.bridge.opening import OPENINGS
 from fastflight.concurrency import Shard
@@ -52,6 +53,7 @@ class RunningServer:
         devices: Mapping[str, str],
         served: ServedDevices,
         collectors: Collectors,
+        watching: Watching,
         parts: ExitStack,
         http: str | None = None,
         member: ClusterMember | None = None,
@@ -60,6 +62,7 @@ class RunningServer:
         self.devices = devices
         self.served = served
         self._collectors = collectors
+        self._watching = watching
         self.http = http
         self.member = member
         self._parts = parts
@@ -70,9 +73,10 @@ class RunningServer:
         return self.served.ports
 
     def apply(self, config: Config) -> None:
-        """Change the devices to those of `config`, which were read again."""
+        """Change the devices and the alerts to those of `config`, which were read again."""
         self.served.apply(config)
         self._collectors.apply(config.devices)
+        self._watching.apply(config.alert_rules)
         if self.member is not None:
             self.member.apply(config)
 

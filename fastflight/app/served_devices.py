@@ -210,7 +210,14 @@ class ServedDevices:
                     with _logged(name):
                         self._publishers.stop(name)
                         self._publish(name)
-        log.info("the fleet file was read again", added=added, removed=removed, replaced=replaced, changed=changed)
+        log.info(
+            "the fleet file was read again",
+            added=added,
+            removed=removed,
+            replaced=replaced,
+            changed=changed,
+            alerts=len(new.alert_rules),
+        )
 
     def _change(
         self,

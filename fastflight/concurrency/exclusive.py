@@ -105,6 +105,12 @@ class Exclusive:
         current = self._current
         return current.holder if current is not None and current.ask is None else None
 
+    @property
+    def is_lasting(self) -> bool:
+        """Whether the holder may keep the lock for hours, as a person's terminal does."""
+        current = self._current
+        return current is not None and current.lasting
+
     async def aacquire(
         self, holder: str, timeout: float, *, lasting: bool = False, claim: IdleClaim | None = None
     ) -> None:

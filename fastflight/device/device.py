@@ -141,6 +141,11 @@ class Device:
         return self._lock.holder
 
     @property
+    def in_request(self) -> bool:
+        """Whether a request has the device now. A tool with the bare line, such as a terminal, is none."""
+        return self.holder is not None and not self._lock.is_lasting
+
+    @property
     def turns(self) -> int:
         """How often the device was handed to an owner. While this stays the same, no new owner has used the board."""
         return self._lock.turns

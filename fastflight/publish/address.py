@@ -10,8 +10,11 @@ URL                                           goes to                           
 `plotjuggler://HOST[:9871]`                   PlotJuggler's WebSocket server
 ============================================  ==================================  ====================================
 
-With `mqtts`, `influxs` and `otlps` the connection is encrypted; `ca=FILE` names the CA if it is not a public one. A URL
-has no password: `password_file=FILE` or `password_env=NAME` say where it is. The caller reads these.
+Alerts go to `mqtt` URLs, whose path is the topic, and to webhooks: `http://[USER@]HOST[/PATH][?OPTIONS]`, whose other
+options belong to the receiver.
+
+With `https`, `mqtts`, `influxs` and `otlps` the connection is encrypted; `ca=FILE` names the CA if it is not a public
+one. A URL has no password: `password_file=FILE` or `password_env=NAME` say where it is. The caller reads these.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from fastflight.errors import RequestError, nearest
 
-Kind = Literal["mqtt", "influx", "otlp", "plotjuggler"]
+Kind = Literal["mqtt", "influx", "otlp", "plotjuggler", "http"]
 # The default port of each scheme.
 PORTS = {
     "mqtt": 1883,
@@ -34,6 +37,7 @@ PORTS = {
     "otlps": 4318,
     "plotjuggler": 9871,
 }
+ALERT_PORTS = {"http": 80, "https": 443, "mqtt": 1883, "mqtts": 8883}
 OPTIONS: Mapping[str, tuple[str, ...]] = {
     "mqtt": ("discovery",),
     "influx": ("bucket", "org", "db"),
@@ -41,9 +45,11 @@ OPTIONS: Mapping[str, tuple[str, ...]] = {
     "plotjuggler": (),
 }
 SECRET_OPTIONS = ("password_file", "password_env")
+OWN_OPTIONS = ("ca", *SECRET_OPTIONS)
 # Longer URLs are not addresses but mistakes.
 MAX_URL_CHARACTERS = 2048
 EXAMPLE = 'As in publish = ["mqtt://broker.local", "influx://127.0.0.1:8086?db=boards"]'
+ALERT_EXAMPLE = 'As in to = "https://hooks.example.org/lab", "mqtt://broker.local/alerts" or ["/usr/local/bin/page-me"]'
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,27 +68,39 @@ class OutputAddress:
 
     @property
     def label(self) -> str:
-        """The URL without its user and options."""
+        """The URL without its user and options, and without the path of a webhook, which is often a secret."""
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{self.url.partition(':')[0]}://{host}:{self.port}{self.path}"
+        path = self.path if self.kind != "http" else ""
+        return f"{self.url.partition(':')[0]}://{host}:{self.port}{path}"
 
 
 def parse_output(url: str) -> OutputAddress:
     """Parse the URL of an output. `RequestError` says what is wrong and never quotes a password."""
+    return _parse(url, "publish", PORTS, EXAMPLE, OPTIONS)
+
+
+def parse_alert_target(url: str) -> OutputAddress:
+    """As `parse_output`, for the URL to which alerts go."""
+    return _parse(url, "to", ALERT_PORTS, ALERT_EXAMPLE, {})
+
+
+def _parse(
+    url: str, key: str, ports: Mapping[str, int], example: str, options: Mapping[str, tuple[str, ...]]
+) -> OutputAddress:
     try:
         parts = urlsplit(url)
         host, port, password = parts.hostname, parts.port, parts.password
     except ValueError as error:
-        raise RequestError(f"not a URL: {error}", where="publish", hint=EXAMPLE) from error
-    where = f"publish {parts.scheme}://{host or ''}"
-    if parts.scheme not in PORTS:
-        raise RequestError("unknown kind of output", where=where, hint=nearest(parts.scheme, PORTS))
+        raise RequestError(f"not a URL: {error}", where=key, hint=example) from error
+    where = f"{key} {parts.scheme}://{host or ''}"
+    if parts.scheme not in ports:
+        raise RequestError("unknown kind of output", where=where, hint=nearest(parts.scheme, ports))
     if password is not None:
         raise RequestError(
             "a URL may not hold a password", where=where, hint="Put it into a file: ?password_file=FILE, chmod 600"
         )
     if not host or len(url) > MAX_URL_CHARACTERS or not url.isprintable() or " " in url:
-        raise RequestError("not the URL of an output", where=where, hint=EXAMPLE)
+        raise RequestError("not the URL of an output", where=where, hint=example)
     if "#" in url:
         raise RequestError("text after # is not part of a URL", where=where, hint="Write %23 for the character")
     kind: Kind = parts.scheme.removesuffix("s")  # type: ignore[assignment]
@@ -91,20 +109,20 @@ def parse_output(url: str) -> OutputAddress:
         kind,
         parts.scheme != kind,
         host,
-        port or PORTS[parts.scheme],
+        port or ports[parts.scheme],
         unquote(parts.username or ""),
-        unquote(parts.path.rstrip("/")),
-        _options(parts.query, kind, where),
+        parts.path if kind == "http" else unquote(parts.path.rstrip("/")),
+        _options(parts.query, kind, where, options.get(kind, ())),
     )
     _check(address, where)
     return address
 
 
-def _options(query: str, kind: Kind, where: str) -> dict[str, str]:
-    known = () if kind == "plotjuggler" else (*OPTIONS[kind], "ca", *SECRET_OPTIONS)
+def _options(query: str, kind: Kind, where: str, of_kind: tuple[str, ...]) -> dict[str, str]:
+    known = () if kind == "plotjuggler" else (*of_kind, *OWN_OPTIONS)
     options: dict[str, str] = {}
     for name, value in parse_qsl(query, keep_blank_values=True):
-        if name not in known:
+        if name not in known and kind != "http":
             raise RequestError(f"unknown option {name!r}", where=where, hint=nearest(name, known))
         if name in options or not value:
             problem = "is given twice" if name in options else "has no value"

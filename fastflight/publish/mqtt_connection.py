@@ -47,7 +47,7 @@ class _Socket(ssl.SSLSocket):
 class MqttConnection:
     """Connects in `open`. Use it on one event loop."""
 
-    def __init__(self, address: OutputAddress, will: tuple[str, bytes]) -> None:
+    def __init__(self, address: OutputAddress, will: tuple[str, bytes] | None = None) -> None:
         """`will`: the topic and payload of the retained message that the broker publishes if the connection is lost."""
         self._address = address
         self._loop = asyncio.get_running_loop()
@@ -61,7 +61,8 @@ class MqttConnection:
         self._client = paho.Client(
             CallbackAPIVersion.VERSION2, protocol=MQTTProtocolVersion.MQTTv5, reconnect_on_failure=False
         )
-        self._client.will_set(*will, qos=1, retain=True)
+        if will is not None:
+            self._client.will_set(*will, qos=1, retain=True)
         if address.user:
             self._client.username_pw_set(address.user, address.password or None)
         self._client.on_connect = self._on_connect

@@ -131,6 +131,12 @@ DEFINITIONS: dict[str, Definition] = {
     "fastflight_publish_lost_total": Definition(
         "counter", "Chunks of traffic that were dropped before they were published.", ("device", "output")
     ),
+    "fastflight_alerts_sent_total": Definition("counter", "Alerts that were delivered.", ("target",)),
+    "fastflight_alerts_dropped_total": Definition(
+        "counter", "Alerts that a target refused, or that were too many to wait for it.", ("target",)
+    ),
+    "fastflight_alerts_waiting": Definition("gauge", "Alerts that wait for their target.", ("target",)),
+    "fastflight_alerts_failing": Definition("gauge", "Whether the last delivery failed.", ("target",)),
     "fastflight_shard_tasks": Definition("gauge", "Tasks of an event loop.", ("shard",)),
     "fastflight_shard_streams": Definition("gauge", "Streams and lines on an event loop.", ("shard",)),
     "fastflight_shard_lag_seconds": Definition("gauge", "How late an event loop answered the last time.", ("shard",)),

@@ -354,7 +354,10 @@ def test_each_key_of_a_fleet_file_is_applied_or_needs_a_restart() -> None:
         *("url", "agent", "grace"),
         *("bridge", "record", "publish", "rows", "servers", "files", "collect"),
     }
-    assert [table for table in FleetFile.model_fields if is_reloaded(f"{table}.key")] == ["devices"]
+    assert [table for table in FleetFile.model_fields if is_reloaded(f"{table}.key")] == [
+        "devices",
+        "alerts",
+    ]
 
 
 def test_a_line_is_closed_before_its_device_is_given_up(tmp_path: Path) -> None:

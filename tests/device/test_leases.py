@@ -117,6 +117,15 @@ def test_one_owner_at_a_time(inventory: Inventory) -> None:
     assert device.holder is None
 
 
+def test_a_request_has_the_device_and_a_tool_has_its_line(inventory: Inventory) -> None:
+    device = inventory.device("demo")
+    assert not device.in_request
+    with device.lease("a request"):
+        assert device.in_request
+    with device.line("a terminal"):
+        assert device.holder == "a terminal" and not device.in_request
+
+
 def test_owners_take_turns_between_threads_and_loops(inventory: Inventory) -> None:
     device = inventory.device("demo")
     outputs: list[bytes] = []
