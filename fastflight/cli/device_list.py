@@ -14,7 +14,6 @@ from fastflight.cli import screen
 from fastflight.cli.interruption import interruptible
 from fastflight.cli.options import AsJson
 from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_server_options
-from fastflight.transport.url import LINES, kind_of
 
 # Devices that are named in one line.
 MAX_NAMES = 10
@@ -89,6 +88,9 @@ def add(
     name, equals, url = device.partition("=")
     if not (name and equals and url):
         raise typer.BadParameter(f"{device!r} is not NAME=URL, as in weather=/dev/ttyACM0")
+    # Not at the top: the other commands of this module need no device URLs.
+    from fastflight.transport.url import LINES, kind_of
+
     with server.client() as client:
         client.add_device(name, url, record=record)
     verb = "tail" if kind_of(url) == LINES else "ls"

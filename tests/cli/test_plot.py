@@ -8,17 +8,25 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from fastflight.app.config import RecordingSettings
+from fastflight.cli.plot import without_gaps
+from fastflight.client import FastFlightClient
 from tests.support.commands import FASTFLIGHT, Command
+from tests.support.servers import ready_server
+from tests.support.waiting import until
 
-from .conftest import Run, demo_server
+from .conftest import Run
 
 
 @pytest.fixture(scope="module")
-def location() -> Iterator[str]:
-    """A board that prints: other tests take its program away."""
-    yield from demo_server()
+def location(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A board that prints and is recorded: other tests take its program away."""
+    folder = tmp_path_factory.mktemp("recordings")
+    with ready_server(recordings=RecordingSettings(folder=folder, sync_ms=20), record=["demo"]) as location:
+        yield location
 
 
 def test_a_picture_of_two_columns(run: Run, tmp_path: Path) -> None:
@@ -27,6 +35,32 @@ def test_a_picture_of_two_columns(run: Run, tmp_path: Path) -> None:
     result = run("plot", "demo", *arguments)
     assert (result.exit_code, result.stdout.startswith(f"{path}: ")) == (0, True), result.output
     assert path.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_part_of_a_recording(run: Run, location: str, tmp_path: Path) -> None:
+    path = tmp_path / "recorded.png"
+    with FastFlightClient(location) as client:
+        until(lambda: any(each.rows > 5 for each in client.recordings()))
+    result = run("plot", "demo", "--column", "temperature", "--from", "0", "-o", str(path))
+    assert result.exit_code == 0 and path.read_bytes().startswith(b"\x89PNG"), result.output
+    path.unlink()
+    refused = [
+        (("--to", "2001-01-01"), 1, "no line with temperature in this part of the recording"),
+        (("--from", "0", "--since", "3"), 2, "--since is for live output"),
+        (("--from", "noon"), 2, "neither a time"),
+    ]
+    for arguments, code, says in refused:
+        result = run("plot", "demo", "--column", "temperature", *arguments, "-o", str(path))
+        assert (result.exit_code, says in result.output, path.exists()) == (code, True, False), result.output
+
+
+def test_no_line_is_drawn_across_a_gap() -> None:
+    def parts(*milliseconds: int) -> list[list[int]]:
+        return [part.tolist() for part in without_gaps(np.array(milliseconds, "datetime64[ms]"))]
+
+    assert parts(0, 100, 200, 900, 1000) == [[0, 1, 2, 3, 4]]  # shorter than a second
+    assert parts(0, 1000, 5000, 6000, 7000, 20_000) == [[0, 1], [2, 3, 4], [5]]
+    assert parts(0) == [[0]]
 
 
 def test_no_such_values(run: Run, tmp_path: Path) -> None:
