@@ -61,21 +61,23 @@ def repl(
     Until you leave, other commands cannot use the board.
 
     Input that is not a terminal is typed line by line: echo 'print(1)' | fastflight repl
-    Then the command ends when the board has printed nothing for 2 seconds.
+    Then the command ends when the board has printed nothing for 2 seconds. A device that only prints (kind=lines)
+    is sent the input unchanged, and the command ends 2 seconds later.
     """
     keyboard = Keyboard()
     with server.boards() as boards, log.open("ab", buffering=0) if log else nullcontext() as logged:
         name = device_name(boards, device)
         board = boards.board(name)
-        url = next((each.url for each in boards.devices() if each.name == name), "")
+        known = next((each for each in boards.devices() if each.name == name), None)
         output = Output(logged, hex)
         terminal: Terminal | None = board.terminal()
         with keyboard:
             if keyboard.is_terminal:
+                url = "" if known is None else known.url
                 screen.complain(f"Connected to {name} ({url}). Ctrl-] leaves; all other keys go to the board.")
             while terminal is not None:
                 try:
-                    talk(terminal, keyboard, output)
+                    talk(terminal, keyboard, output, only_prints=known is not None and known.kind == "lines")
                     return
                 except PASSING as error:
                     if not (reconnect and keyboard.is_terminal):
@@ -86,9 +88,10 @@ def repl(
                     screen.complain(f"{name}: connected again.")
 
 
-def talk(terminal: Terminal, keyboard: Keyboard, output: Output) -> None:
+def talk(terminal: Terminal, keyboard: Keyboard, output: Output, *, only_prints: bool = False) -> None:
     """Send the input to the board, and show what it sends, until the user leaves or the input ends.
 
+    `only_prints`: the device has no prompt at which text is typed, and is never silent.
     Closes `terminal`. If the session ends first, raises the reason.
     """
     output_thread = _OutputThread(terminal, output, keyboard)
@@ -98,7 +101,7 @@ def talk(terminal: Terminal, keyboard: Keyboard, output: Output) -> None:
         if keyboard.is_terminal:
             left = _send_keys(terminal, keyboard, output_thread)
         else:
-            _send_text(terminal, keyboard, output_thread)
+            _send_text(terminal, keyboard, output_thread, only_prints=only_prints)
         terminal.done()
         output_thread.join(LEAVE_SECONDS)
         failure = output_thread.error
@@ -129,11 +132,17 @@ def _send_keys(terminal: Terminal, keyboard: Keyboard, output_thread: _OutputThr
     return False
 
 
-def _send_text(terminal: Terminal, keyboard: Keyboard, output_thread: _OutputThread) -> None:
-    """Send the text, each line with the key Enter, and wait until the board is silent."""
+def _send_text(terminal: Terminal, keyboard: Keyboard, output_thread: _OutputThread, *, only_prints: bool) -> None:
+    """Send the text, each line with the key Enter, and wait until the board is silent.
+
+    With `only_prints`, send it unchanged, and wait as long whatever the device prints.
+    """
     while not output_thread.ended.is_set() and (lines := keyboard.read()) != b"":
         if lines:
-            terminal.send(lines.replace(b"\r\n", b"\r").replace(b"\n", b"\r"))
+            terminal.send(lines if only_prints else lines.replace(b"\r\n", b"\r").replace(b"\n", b"\r"))
+    if only_prints:
+        output_thread.ended.wait(QUIET_SECONDS)
+        return
     output_thread.received = time.monotonic()
     while (left := output_thread.received + QUIET_SECONDS - time.monotonic()) > 0 and not output_thread.ended.wait(
         left

@@ -161,6 +161,12 @@ def run(server: RunningServer, command: str, folder: Path) -> Any:
     return CliRunner().invoke(app, words, env=environment, input="")
 
 
+def run_with_input(server: RunningServer, *command: str, input: str = "") -> Any:
+    """Run a command that needs a real standard input."""
+    arguments = [*PROGRAM, *command, "--server", server.location]
+    return subprocess.run(arguments, input=input, capture_output=True, text=True, timeout=SECONDS)
+
+
 def test_nothing_is_sent_to_a_device_that_only_prints(logger: Logger, tmp_path: Path) -> None:
     with served(logger, tmp_path) as server, FastFlightClient(server.location) as client:
         ask_by_flight(server.location)
@@ -176,11 +182,8 @@ def test_nothing_is_sent_to_a_device_that_only_prints(logger: Logger, tmp_path: 
         for command in READS:
             result = run(server, command, folder)
             assert result.exit_code == 0, (command, result.output)
-        mount = subprocess.run(  # the command needs a real stdin
-            [*PROGRAM, "mount", str(folder), "log", "--server", server.location],
-            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=SECONDS,
-        )  # fmt: skip
-        assert ONLY_PRINTS in mount.stderr, mount.stderr
+        assert ONLY_PRINTS in run_with_input(server, "mount", str(folder), "log").stderr
+        assert '"temperature": 20.5' in run_with_input(server, "repl", "log").stdout
         url = f"socket://{HOST}:{logger.port}?kind=lines"
         for command in (f"doctor --device {url}", f"info --device {url}"):
             result = run(server, command, folder)
@@ -203,8 +206,10 @@ def test_nothing_is_sent_to_a_device_that_only_prints(logger: Logger, tmp_path: 
             writer.write_batch(DATA)
             writer.close()
         assert logger.heard_until(b"set 1\n") == b"from a bridge\nset 1\n"
+        until(lambda: client.devices()[0].holder is None)
+        assert run_with_input(server, "repl", "log", input="set 2\nset 3\n").returncode == 0
     until(lambda: not logger.connections)
-    assert logger.heard == b"from a bridge\nset 1\n"
+    assert logger.heard == b"from a bridge\nset 1\nset 2\nset 3\n"
 
 
 @pytest.mark.filterwarnings("ignore:log.rows. 1 row rejected")  # the recording may begin within a line
