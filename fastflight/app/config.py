@@ -151,10 +151,10 @@ class CollectTable(Table):
 
 
 class RowsTable(Table):
-    format: Literal["lines", "jsonl", "csv"] = "lines"
-    """What the lines are: plain text, JSON objects or CSV rows."""
+    format: Literal["lines", "jsonl", "csv", "keys"] = "lines"
+    """What the lines are: plain text, JSON objects, CSV rows or `key=value` pairs."""
     schema_: Annotated[dict[str, str] | None, Field(alias="schema")] = None
-    """The type of each column, for `jsonl` and `csv`."""
+    """The type of each column, for all formats but `lines`."""
     delimiter: Character | None = None
     """The character between the cells of CSV rows; a blank stands for any number of blanks. By default a comma."""
     decimal: Decimal | None = None

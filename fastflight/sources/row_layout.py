@@ -12,7 +12,7 @@ from fastflight.tables.recognition import Recognised
 
 # The columns that every row has. A declared column cannot have their names.
 OWN_COLUMNS = ("seq", "time")
-NO_TABLE = "what it has printed is no table: most lines are neither JSON objects nor CSV rows"
+NO_TABLE = "what it has printed is no table: most lines are neither JSON objects, key=value pairs nor CSV rows"
 DECLARE = "Declare rows = { format = ..., schema = ... } in its entry of the fleet file, or read its lines"
 
 
@@ -23,7 +23,7 @@ class RowLayout:
     Lines of format `lines` are declared to be text.
     """
 
-    format: Literal["lines", "jsonl", "csv"]
+    format: Literal["lines", "jsonl", "csv", "keys"]
     schema: Mapping[str, str] | None = None
     text: TextOptions = TextOptions()
 

@@ -1,8 +1,8 @@
 """Finds numbers in the output of a device, for charts: `feed` takes bytes and returns points. Rows come from `tables`.
 
-In a line with a JSON object, the keys name the numbers. In a line of CSV, the last header names them (a line without
-numbers that has as many cells), else their position does. All other output gives no points. Limits apply to the length
-of a line, the lines that are parsed, and the columns, since a device may print without end.
+In a line with a JSON object or `key=value` pairs, the keys name the numbers. In a line of CSV, the last header names
+them (a line without numbers that has as many cells), else their position does. All other output gives no points. Limits
+apply to the length of a line, the lines that are parsed, and the columns, since a device may print without end.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from fastflight.tables.json_objects import parse_object
+from fastflight.tables.key_values import pairs_of
 
 # Longer lines are counted, but not parsed.
 MAX_LINE_BYTES = 2048
@@ -77,6 +78,8 @@ class Columns:
             parsed = parse_object(line)
             row = {} if isinstance(parsed, str) else parsed[0]
             return {name: number for name, value in row.items() if (number := _number(value)) is not None}
+        if (pairs := pairs_of(line)) is not None:
+            return {name: number for name, value in pairs.items() if (number := _number(value)) is not None}
         cells = [cell.strip().strip('"') for cell in line.decode(errors="replace").split(",")]
         numbers = [_number(cell) for cell in cells]
         if all(number is None for number in numbers):

@@ -1,7 +1,8 @@
 """Parses lines of live output into rows, each line by itself.
 
 A `LineParser` has a schema, declared or of `recognition`, and takes whole lines from anywhere in a stream. It returns
-the rows of the lines that hold a CSV row or a JSON object, and says which lines they come from. CSV lines have the
+the rows of the lines that hold a CSV row, a JSON object or `key=value` pairs (`key_values`, which become such an
+object), and says which lines they come from. CSV lines have the
 columns of the schema in its order, separated by commas unless `TextOptions` name another delimiter. A header is not
 needed; header lines are skipped (a restarted board prints one again), and so are blank lines. A quoted cell must end on
 its line, so that no line changes the meaning of another.
@@ -28,13 +29,14 @@ from fastflight.tables.codec import Layout, TextOptions
 from fastflight.tables.csv import CsvGrammar
 from fastflight.tables.dialect import Dialect
 from fastflight.tables.jsonl import JsonGrammar
+from fastflight.tables.key_values import as_object, pairs_of
 from fastflight.tables.rows import RowBlock
 from fastflight.tables.schemas import schema_from_names
 from fastflight.tables.shapes import Shape
 from fastflight.tables.summary import ReadSummary
 from fastflight.tables.writing import CsvWriter
 
-LineFormat = Literal["csv", "jsonl"]
+LineFormat = Literal["csv", "jsonl", "keys"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +71,10 @@ class LineParser:
         plausible: Callable[[bytes], bool] | None = None,
     ) -> None:
         options = text or TextOptions()
-        layout = Layout(format, schema=schema, text=options, kinds=kinds)
+        layout = Layout("jsonl" if format == "keys" else format, schema=schema, text=options, kinds=kinds)
         self.summary = ReadSummary()
         self._is_csv = format == "csv"
+        self._has_pairs = format == "keys"
         self._plausible = plausible
         # The lines that are skipped here, and not by the grammar, so that each row has its line.
         self._headers = frozenset[bytes]()
@@ -95,7 +98,7 @@ class LineParser:
 
     def learn(self, lines: Sequence[bytes]) -> Mapping[str, Shape]:
         """Return what the values of all lines so far are that were passed to this method. They have about 1 MiB."""
-        rows = [bare for line in lines if self._is_row(0, bare := line.strip(b"\r\n"), [])]
+        rows = [self._row(bare) for line in lines if self._is_row(0, bare := line.strip(b"\r\n"), [])]
         self._grammar.learn(RowBlock(0, b"".join(row + b"\n" for row in rows)), ReadSummary())
         return self._grammar.shapes()
 
@@ -107,7 +110,7 @@ class LineParser:
         refused: list[tuple[int, str]] = []
         bare = [line.strip(b"\r\n") for line in lines]
         candidates = [index for index, line in enumerate(bare) if self._is_row(index, line, refused)]
-        pieces = [bare[index] + b"\n" for index in candidates]
+        pieces = [self._row(bare[index]) + b"\n" for index in candidates]
         starts = list(accumulate(map(len, pieces), initial=0))
         found = _Findings()
         batches = self._grammar.read(RowBlock(0, b"".join(pieces)), found) if pieces else []
@@ -125,14 +128,21 @@ class LineParser:
         refused += [(candidates[place], reason) for place, reason in reasons.items()]
         return Parsed(rows, [candidates[place] for place in accepted], sorted(refused))
 
+    def _row(self, line: bytes) -> bytes:
+        """Return a line as the grammar reads it."""
+        return as_object(line) or b"" if self._has_pairs else line
+
     def _is_row(self, index: int, line: bytes, refused: list[tuple[int, str]]) -> bool:
         if not line.strip() or line in self._headers or (self._comment and line.startswith(self._comment)):
             return False
         if self._is_csv and self._quote in line and not self._whole_row.fullmatch(line):
             refused.append((index, "a quote is not closed within the line, or text follows it"))
             return False
+        if self._has_pairs and pairs_of(line) is None:
+            refused.append((index, "not all of the line is key=value pairs"))
+            return False
         if self._plausible is not None and not self._plausible(line):
-            refused.append((index, "no cell holds a value where the first lines have values"))
+            refused.append((index, "no value where the first lines have values"))
             return False
         return True
 

@@ -1,7 +1,8 @@
-"""Recognises the rows that a device prints, by its first lines: JSON objects, or cells of a CSV dialect.
+"""Recognises the rows that a device prints, by its first lines: JSON objects, `key=value` pairs, or cells of CSV.
 
-Most of the lines must be rows, and a CSV table has a column of numbers, times or truth values: other text has commas,
-too. What is recognised says how lines are read. The types of the columns are not fixed: they hold all values so far.
+Most of the lines must be rows. Pairs and CSV have a column of numbers, times or truth values: other text has commas and
+colons, too. The sentences of a GPS are text: each kind of them has other columns. What is recognised says how lines are
+read. The types of the columns are not fixed: they hold all values so far.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from fastflight.errors import DataError
 from fastflight.tables.codec import TextOptions
 from fastflight.tables.dialect import Dialect
 from fastflight.tables.json_objects import parse_object
+from fastflight.tables.key_values import PREFIX_KEYS, as_object, pairs_of
 from fastflight.tables.kinds import Kind, is_value
 from fastflight.tables.lines import LineFormat, LineParser
 from fastflight.tables.shapes import Shape, joined, shapes_from_json
@@ -26,6 +28,8 @@ from fastflight.tables.sniffing import sniff
 
 # Rows that show a table. Text may begin like one.
 LEAST_ROWS = 3
+# A sentence of NMEA 0183, with or without its checksum.
+_GPS = re.compile(rb"[$!][A-Z]{2}[A-Z0-9]{3},[^*]*(?:\*[0-9A-Fa-f]{2})?").fullmatch
 # Bytes of lines that are parsed together.
 PARSED_BYTES = 1024 * 1024
 
@@ -35,7 +39,7 @@ class Recognised:
     """How lines are read. `kinds`: what the values of each column are, as far as lines were passed to `learn`.
 
     `valued`: the columns whose values are no text in the first lines. They never become text: a cell that is text does
-    not fit there. A row of a CSV table has a value in one of them.
+    not fit there. A row of a CSV table, or of pairs, has a value in one of them.
     """
 
     format: LineFormat
@@ -53,7 +57,7 @@ class Recognised:
 
     def parser(self, taken: Collection[str] = ()) -> LineParser:
         """Return a parser whose types hold all values so far. No column has one of the names that are `taken`."""
-        plausible = self._is_row if self.dialect is not None else None
+        plausible = {"csv": self._is_row, "keys": self._has_value, "jsonl": None}[self.format]
         parser = LineParser(
             self.format, None, kinds=self.kinds, dialect=self.dialect, valued=self.valued, plausible=plausible
         )
@@ -69,6 +73,10 @@ class Recognised:
         cells = self._cells(line)
         held = [cell for name, cell in zip(self.dialect.names, cells, strict=False) if name in self.valued]
         return any(is_value(cell, self.dialect.decimal) for cell in held) or not any(cells)
+
+    def _has_value(self, line: bytes) -> bool:
+        """Whether one of the columns that have values is in this line of pairs."""
+        return not (pairs_of(line) or {}).keys().isdisjoint(self.valued)
 
     def _cells(self, line: bytes) -> list[str]:
         assert self.dialect is not None
@@ -104,12 +112,15 @@ def recognise(lines: Sequence[bytes]) -> Recognised | None:
 def recognise_format(lines: Sequence[bytes]) -> Recognised | None:
     """As `recognise`, without the kinds of the columns, which take longer than the rest."""
     texts = [bare for line in lines if (bare := line.strip(b"\r\n")).strip()]
-    parsed = [parse_object(line.strip()) for line in texts]
-    objects = [each[0] for each in parsed if not isinstance(each, str)]
+    objects = _objects(line.strip() for line in texts)
     if _are_most(len(objects), texts):
-        names = dict.fromkeys(name for each in objects for name in each)
-        valued = [name for name in names if _are_values([each[name] for each in objects if name in each])]
-        return Recognised("jsonl", valued=tuple(valued))
+        return Recognised("jsonl", valued=_valued(objects))
+    objects = _objects(row for line in texts if (row := as_object(line)) is not None)
+    keys = tuple(name for name in _valued(objects) if name not in PREFIX_KEYS)
+    if keys and _are_most(sum(not keys_of.keys().isdisjoint(keys) for keys_of in objects), texts):
+        return Recognised("keys", valued=keys)
+    if _are_most(sum(_GPS(line.strip()) is not None for line in texts), texts):
+        return None
     try:
         dialect = sniff(b"".join(line + b"\n" for line in texts), TextOptions())
     except DataError:
@@ -129,6 +140,16 @@ def _numbers(delimiter: str, decimal: str) -> Callable[[bytes], object]:
     """Return what matches a line of short numbers, as most are: its cells need no look."""
     number = rb"-?(?:0|[1-9][0-9]{0,8})(?:" + re.escape(decimal.encode()) + rb"[0-9]{1,6})?"
     return re.compile(number + rb"(?:" + re.escape(delimiter.encode()) + number + rb")*\r?").fullmatch
+
+
+def _objects(rows: Iterable[bytes]) -> list[dict[str, Any]]:
+    return [parsed[0] for row in rows if not isinstance(parsed := parse_object(row), str)]
+
+
+def _valued(objects: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Return the names whose values are mostly no text."""
+    names = dict.fromkeys(name for each in objects for name in each)
+    return tuple(name for name in names if _are_values([each[name] for each in objects if name in each]))
 
 
 def _are_most(rows: int, lines: Sequence[bytes]) -> bool:
