@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import concurrent.futures
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import structlog
@@ -32,6 +32,14 @@ MAX_WAITING = 1000
 
 # Sends a message, as `alert_targets.deliver` does.
 Send = Callable[[AlertTarget, bytes], "concurrent.futures.Future[str]"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Saved:
+    """An alert that waits, and the key of its target."""
+
+    target: str
+    alert: dict[str, Any]
 
 
 @dataclass(slots=True)
@@ -59,9 +67,9 @@ class Outboxes:
     def load(self) -> None:
         """Read what an earlier server has not delivered. Call it after the first `apply`."""
         lost = []
-        for key, value in sorted(self._kept.load(KIND).items()):
-            if (outbox := self._outboxes.get(value["target"])) is not None:
-                outbox.waiting[key] = value["alert"]
+        for key, saved in self._kept.load(KIND, _Saved).items():
+            if (outbox := self._outboxes.get(saved.target)) is not None:
+                outbox.waiting[key] = saved.alert
             else:
                 lost.append(key)
         self._drop(lost, "no rule names their target any more")
@@ -82,9 +90,9 @@ class Outboxes:
         for target, alert in messages:
             outbox = self._outboxes[target.key]
             self._number += 1
-            key = f"{now:020d} {self._number}"
+            key = f"{now:020d} {self._number:06d}"
             outbox.waiting[key] = alert
-            changes[KIND, key] = {"target": target.key, "alert": alert}
+            changes[KIND, key] = asdict(_Saved(target.key, alert))
             if len(outbox.waiting) > MAX_WAITING:
                 busy = outbox.sending[0] if outbox.sending is not None else []
                 oldest = next(each for each in outbox.waiting if each not in busy)
@@ -99,7 +107,7 @@ class Outboxes:
         for outbox in self._outboxes.values():
             if outbox.sending is None and outbox.waiting and now >= outbox.not_before:
                 keys = list(outbox.waiting)[:MAX_TOGETHER]
-                body = body_of([outbox.waiting[key] for key in keys])
+                body = body_of([outbox.waiting[key] for key in keys], now)
                 outbox.sending = keys, self._send(outbox.target, body)
 
     def settle(self, now: int) -> None:

@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import PurePath
 from typing import Any
 
@@ -22,6 +23,8 @@ COMMAND_SECONDS = 30.0
 MAX_SAID_CHARACTERS = 200
 DEFAULT_TOPIC = "fastflight/alerts"
 REFUSED = 0x80
+# An alert that could not be delivered for so long says when it was.
+LATE_SECONDS = 60.0
 # Alerts that the text of a message names.
 NAMED = 3
 
@@ -44,13 +47,18 @@ class AlertTarget:
         return PurePath(self.argv[0]).name if self.address is None else self.address.label
 
 
-def body_of(alerts: Sequence[Mapping[str, Any]]) -> bytes:
-    """Return the JSON of one message: the alerts, and a `text` for people."""
-    text = "; ".join(str(alert["text"]) for alert in alerts[:NAMED])
+def body_of(alerts: Sequence[Mapping[str, Any]], now: int) -> bytes:
+    """Return the JSON of one message: the alerts, and a `text` for people, who get it at the time `now` (ns)."""
+    text = "; ".join(_text(alert, now) for alert in alerts[:NAMED])
     if len(alerts) > 1:
         more = f"; and {len(alerts) - NAMED} more" if len(alerts) > NAMED else ""
         text = f"{len(alerts)} alerts: {text}{more}"
     return json.dumps({"text": text, "alerts": alerts}, ensure_ascii=False).encode()
+
+
+def _text(alert: Mapping[str, Any], now: int) -> str:
+    age = now / 1e9 - datetime.fromisoformat(alert["time"]).timestamp()
+    return f"{alert['text']} (at {alert['time']})" if age > LATE_SECONDS else str(alert["text"])
 
 
 async def deliver(target: AlertTarget, body: bytes) -> str:

@@ -148,9 +148,9 @@ class Alerts:
 
     def load(self) -> None:
         """Read the alerts that an earlier server has kept."""
-        for key, value in self._kept.load(KIND).items():
+        for key, alert in self._kept.load(KIND, _Alert).items():
             rule, _, device = key.rpartition("\n")
-            self._alerts[rule, device] = _Alert(**value)
+            self._alerts[rule, device] = alert
 
     def apply(self, rules: Sequence[AlertRule]) -> None:
         """Use these rules from now on. Alerts of other rules are forgotten, without a message."""

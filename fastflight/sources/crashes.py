@@ -95,7 +95,7 @@ class Crashes:
 
     def load(self) -> None:
         """Read the groups that an earlier server has kept."""
-        found = sorted((CrashGroup(**each) for each in self._kept.load(KIND).values()), key=lambda each: each.last_ns)
+        found = sorted(self._kept.load(KIND, CrashGroup).values(), key=lambda each: each.last_ns)
         self._set({each.key: each for each in found})
 
     def poll(self, now_ns: int, heard: Listener = lambda name, items: None) -> list[CrashGroup]:

@@ -12,7 +12,7 @@ import sqlite3
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import structlog
 
@@ -22,14 +22,20 @@ log = structlog.get_logger(__name__)
 
 # How long a write waits for another process that reads the file, such as a backup.
 BUSY_SECONDS = 2.0
+UNREADABLE = "what an earlier server kept cannot be read"
+_SELECT = "select key, value from kept where kind = ? order by key"
 _TABLE = "create table if not exists kept (kind text, key text, value text, primary key (kind, key)) without rowid"
+
+T = TypeVar("T")
 
 # By kind and key. None removes a value.
 Changes = Mapping[tuple[str, str], Any]
 
 
 class KeptValues:
-    """The values in the file. `folder` returns its folder, or None while there is none. Any thread may use it.
+    """The values in the file, which are JSON objects. Any thread may use it.
+
+    `folder` returns the folder of the file, or None while there is none.
 
     A disk that fails is logged once. What could not be saved is saved with the next changes.
     """
@@ -41,16 +47,25 @@ class KeptValues:
         self._unsaved: dict[tuple[str, str], Any] = {}
         self._failed = False
 
-    def load(self, kind: str) -> dict[str, Any]:
-        """Return the values of a kind by key. Empty if the file cannot be read."""
+    def load(self, kind: str, make: Callable[..., T]) -> dict[str, T]:
+        """Return what `make` makes of the values of a kind, by key. Its arguments are the keys of the value.
+
+        What cannot be read, or was kept by another version of the server and does not fit, is left out.
+        """
+        loaded: dict[str, T] = {}
         try:
             with self._lock:
-                if (database := self._open()) is not None:
-                    found = database.execute("select key, value from kept where kind = ?", (kind,))
-                    return {key: json.loads(value) for key, value in found}
-        except (*PROBLEMS, ValueError) as error:
-            self._report("what an earlier server kept cannot be read", error)
-        return {}
+                database = self._open()
+                rows = [] if database is None else database.execute(_SELECT, (kind,)).fetchall()
+        except PROBLEMS as error:
+            self._report(UNREADABLE, error)
+            return {}
+        for key, value in rows:
+            try:
+                loaded[key] = make(**json.loads(value))
+            except (ValueError, TypeError) as error:
+                self._report(UNREADABLE, error)
+        return loaded
 
     def save(self, changes: Changes) -> None:
         """Keep these changes, all or none: what this returns from is on the disk, unless it has failed."""

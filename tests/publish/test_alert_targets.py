@@ -27,7 +27,9 @@ from tests.publish.test_outputs import subscribed
 from tests.support.servers import config, serving
 from tests.support.waiting import until
 
-BODY = body_of([{"text": "lab-3 crashed"}])
+ALERT = {"text": "lab-3 crashed", "time": "2026-11-30T03:00:00+00:00"}
+NOW = 1_796_007_600 * 10**9
+BODY = body_of([ALERT], NOW)
 
 
 @dataclass
@@ -57,12 +59,17 @@ def test_a_webhook_gets_the_options_that_are_its_own_and_the_token() -> None:
             asyncio.run(deliver(target, BODY))
         target = AlertTarget(replace(parse_alert_target(url), password="s3cret"))
         assert asyncio.run(deliver(target, BODY)) == ""
-        assert hook.messages == [("/a%2Fb?room=lab", {"text": "lab-3 crashed", "alerts": [{"text": "lab-3 crashed"}]})]
+        assert hook.messages == [("/a%2Fb?room=lab", {"text": "lab-3 crashed", "alerts": [ALERT]})]
         hook.statuses = [503, 404, 400]
         for _ in range(2):
             with pytest.raises(TransportError):
                 asyncio.run(deliver(target, BODY))
         assert asyncio.run(deliver(target, BODY)).startswith("it refuses the message")
+
+
+def test_an_alert_that_comes_late_says_when_it_was() -> None:
+    late = json.loads(body_of([ALERT], NOW + 3600 * 10**9))
+    assert late["text"] == "lab-3 crashed (at 2026-11-30T03:00:00+00:00)"
 
 
 def test_a_webhook_that_is_not_there_is_tried_again() -> None:

@@ -247,7 +247,7 @@ def test_rules_change_while_the_server_runs(watches: Any, tmp_path: Path) -> Non
     watch.fails = ""
     (text,) = watch.wait(3)
     assert text.startswith("lab-0 has been silent for ")
-    assert len(watch.kept.load("alert message")) == 0 and len(watch.kept.load("alert")) == 1
+    assert len(watch.kept.load("alert message", dict)) == 0 and len(watch.kept.load("alert", dict)) == 1
 
 
 def test_devices_of_others_and_devices_that_are_gone_have_no_alerts(watches: Any, tmp_path: Path) -> None:
@@ -255,7 +255,7 @@ def test_devices_of_others_and_devices_that_are_gone_have_no_alerts(watches: Any
     watch.wait(65)
     assert len(watch.bodies) == 1
     watch.inventory.remove("lab-1").close()
-    assert watch.wait(GONE_SECONDS + 2) == [] and watch.kept.load("alert") == {}
+    assert watch.wait(GONE_SECONDS + 2) == [] and watch.kept.load("alert", dict) == {}
 
 
 @pytest.mark.parametrize(("lasting", "silent"), [(False, False), (True, True)])
@@ -273,7 +273,7 @@ def test_the_time_of_requests_is_no_silence_and_that_of_a_terminal_is(
 def test_too_many_messages_for_a_target_that_fails_are_dropped(watches: Any) -> None:
     watch = watches(SILENT)
     watch.fails = "no route"
-    alert = {"text": "x"}
+    alert = {"text": "x", "time": "2026-11-30T03:00:00+00:00"}
     watch.kept.save(watch.outboxes.add([(TARGET, alert)] * (MAX_WAITING + 5), 0))
     figures = metrics(watch)
     assert (figures["fastflight_alerts_waiting"], figures["fastflight_alerts_dropped_total"]) == (MAX_WAITING, 5)

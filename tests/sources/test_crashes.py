@@ -128,6 +128,18 @@ def test_groups_are_kept_over_a_restart_while_recordings_are_kept(inventory: Inv
     kept.close()
 
 
+def test_what_another_version_has_kept_and_does_not_fit_is_left_out(inventory: Inventory, tmp_path: Path) -> None:
+    kept = KeptValues(lambda: tmp_path)
+    crashes = Crashes(inventory, kept)
+    says(inventory, "lab", traceback("KeyError: x"))
+    crashes.poll(DAY_NS)
+    kept.save({("crash", "other"): {"device": "lab"}})
+    again = Crashes(inventory, kept)
+    again.load()
+    assert again.groups() == crashes.groups()
+    kept.close()
+
+
 def test_a_disk_that_fails_costs_nothing_else_and_is_used_again(inventory: Inventory, tmp_path: Path) -> None:
     folder = tmp_path / "recordings"
     kept = KeptValues(lambda: folder)
@@ -141,7 +153,7 @@ def test_a_disk_that_fails_costs_nothing_else_and_is_used_again(inventory: Inven
     (folder / "crashes.db").unlink()
     says(inventory, "lab", traceback("KeyError: z"))
     crashes.poll(DAY_NS)
-    assert len(kept.load("crash")) == len(crashes.groups()) == 3
+    assert len(kept.load("crash", dict)) == len(crashes.groups()) == 3
     kept.close()
 
 
