@@ -1,8 +1,8 @@
 """Screenshots of the live page: `python -m tests.support.page_screenshots FOLDER [BOARDS]`.
 
 Takes the overview and a device with 1, 3, 30 and 300 boards, at widths of 1440, 900 and 390 pixels, light and dark.
-With three boards it also takes chosen charts and their menu, the files, a preview, a question, the terminal and a query. `BOARDS` is
-one of these numbers, and the others are left out. Pictures are named `BOARDS-WHAT-WIDTH-THEME.png`.
+With three boards it also takes chosen charts and their menu, the files, a preview, a question, the terminal and a
+query. `BOARDS` is one of these numbers, and the others are left out. Pictures are named `BOARDS-WHAT-WIDTH-THEME.png`.
 If all are taken, `FOLDER/docs` gets the pictures of docs/, with palettes: these have a third of the size.
 
 The boards are TCP ports of this process that print JSON lines. One in ten is silent after a while, and one in ten
@@ -164,7 +164,7 @@ def open_page(browser: Browser, url: str, width: int, theme: str) -> Page:
 
 
 def take_parts(page: Page, url: str, name: str, folder: Path) -> None:
-    """Take charts as a user has chosen them, the menu of one, the files, a preview, a question, the terminal and a query."""
+    """Take chosen charts, the menu of one, the files, a preview, a question, the terminal and a query."""
     page.goto(f"{url}/#/demo/live?charts=temperature,humidity,greenhouse:temperature;humidity@temperature")
     page.wait_for_timeout(SHORT_MS)
     page.click("#view-pause")

@@ -36,7 +36,7 @@ export class Archive {
   // What is known of one device.
   of(device) {
     if (!this.known.has(device.name)) {
-      this.known.set(device.name, { columns: new Set(), loaded: null, pending: null, why: "", failedAt: -Infinity, gaps: [], timer: 0 });
+      this.known.set(device.name, { columns: new Set(), loaded: null, pending: null, why: "", since: Infinity, failedAt: -Infinity, gaps: [], timer: 0 });
     }
     return this.known.get(device.name);
   }
@@ -83,10 +83,10 @@ export class Archive {
       if (asked !== about.pending) return; // the user has moved on, and something else is on its way
       const longest = gapAfter(device.late ?? 0, rows.map(({ n, first, last }) => (last - first) / (n - 1)).filter(Number.isFinite));
       const buckets = new Map(wanted.map((name) => [name, bucketsOf(rows, names.indexOf(name), longest, gaps)]));
-      Object.assign(about, { loaded: { from, to, width, buckets }, gaps, why: "" });
+      const why = about.table === "rows" ? "" : "it is not recorded";
+      Object.assign(about, { loaded: { from, to, width, buckets }, gaps, why, since: rows[0]?.first ?? Infinity });
     } catch (error) {
-      const isMissing = error.status === 404 && error.code !== "service.no_sql";
-      Object.assign(about, { why: isMissing ? "it is not recorded" : error.message, failedAt: performance.now(), table: undefined });
+      Object.assign(about, { why: error.message, failedAt: performance.now(), table: undefined });
     }
     about.pending = null;
     this.changed();
@@ -100,7 +100,7 @@ export async function findTable(device) {
       await query(`describe ${table(device, name)}`);
       return name;
     } catch (error) {
-      if (error.status !== 404 || name === TABLES.at(-1)) throw error;
+      if (name === TABLES.at(-1)) throw error;
     }
   }
 }

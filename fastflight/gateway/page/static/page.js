@@ -155,11 +155,11 @@ function drawChosen(device, now, connected) {
 
 // What the charts do not show, in sentences.
 function notes(device) {
-  const { why, pending } = archive.of(device);
-  const { oldest } = device.history;
-  if (oldest === null || timeView.range.from >= oldest) return [];
+  const { why, pending, since } = archive.of(device);
+  const oldest = Math.min(device.history.oldest ?? Infinity, since);
+  if (timeView.range.from >= oldest) return [];
   if (pending) return ["Reading older rows…"];
-  if (!why) return [];
+  if (!why || oldest === Infinity) return [];
   return [`Nothing from before ${describeTime(oldest)}: ${why}.`];
 }
 

@@ -26,21 +26,22 @@ export async function saveRows(chart, { from, to }, format) {
     columns.get(device).add(column);
   }
   const name = fileName(chart);
-  try {
-    const queries = [];
-    for (const [device, names] of columns) {
-      const board = columns.size > 1 ? `'${device.replaceAll("'", "''")}' as device, ` : "";
-      const from_ = table(device, await findTable(device));
-      queries.push(`select ${board}time, ${[...names].map(quoted).join(", ")} from ${from_} where ${within(from, to)}`);
-    }
-    await saveQuery(`${queries.join(" union all by name ")} order by time`, format, name);
-    return "";
-  } catch (error) {
-    if (error.status !== 404 || format !== "csv" || columns.size > 1) throw error;
+  const queries = [];
+  let isRecorded = true;
+  for (const [device, names] of columns) {
+    const found = await findTable(device).catch(() => "live");
+    isRecorded &&= found === "rows";
+    const board = columns.size > 1 ? `'${device.replaceAll("'", "''")}' as device, ` : "";
+    const columnsOf = [...names].map(quoted).join(", ");
+    queries.push(`select ${board}time, ${columnsOf} from ${table(device, found)} where ${within(from, to)}`);
+  }
+  if (!isRecorded && format === "csv" && columns.size === 1) {
     const [[device, names]] = columns;
     download(new Blob([csvOf(chart.charts.find(device).history, [...names], from, to)], { type: "text/csv" }), `${name}.csv`);
-    return "The device is not recorded: the file has the rows that this page has seen.";
+    return "Not recorded: the file has the rows that this page has seen.";
   }
+  await saveQuery(`${queries.join(" union all by name ")} order by time`, format, name);
+  return isRecorded ? "" : "Not recorded: the file has the rows that the server has in memory.";
 }
 
 export function fileName({ title }) {
