@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
+import re
 import subprocess
+import urllib.request
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -20,11 +23,13 @@ import pytest
 
 from fastflight.access.identity import scopes
 from fastflight.access.tokens import Book, issued
+from fastflight.app.config import RecordingSettings
 from fastflight.app.token_file import change
 from fastflight.client import FastFlightClient
 from fastflight.protocol.flight_sql import CommandStatementQuery, encode
 from tests.docs.site_pages import DOCS, SERVER, blocks
 from tests.support.servers import ready_server, serving
+from tests.support.waiting import until
 
 from .clients import JAVA, PATIENCE_SECONDS, ForeignClient, Step, missing
 
@@ -203,3 +208,49 @@ def test_grafana_sends_one_statement_with_a_token_and_gets_one_endpoint(tmp_path
             assert table.column_names == columns and table.num_rows
         with pytest.raises(flight.FlightUnauthenticatedError):
             client.get_flight_info(descriptor)
+
+
+# What Grafana makes of its macros and variables: the last hour, in points of a second.
+EXPANDED = {
+    "$__timeFilter(time)": "time >= '2000-01-01T00:00:00Z' AND time <= '2100-01-01T00:00:00Z'",
+    "$__timeFilter(from_time)": "from_time >= '2000-01-01T00:00:00Z' AND from_time <= '2100-01-01T00:00:00Z'",
+    "$__interval_ms": "1000",
+    "${device:raw}": "demo",
+    "${column:raw}": "temperature",
+}
+# Panels that show nothing of a board that works.
+EMPTY = {"What is missing, and why", "Crashes"}
+
+
+@pytest.mark.parametrize("name", ["board.json", "fleet.json"])
+def test_grafanas_dashboards_find_their_tables_and_metrics(name: str, tmp_path: Path) -> None:
+    text = (DOCS.parent / "examples" / "grafana" / name).read_text()
+    for macro, expanded in EXPANDED.items():
+        text = text.replace(macro, expanded)
+    assert "$__" not in text
+    board = json.loads(text)
+    recordings = RecordingSettings(folder=tmp_path, sync_ms=20)
+    with serving(recordings=recordings, record=["demo"], http=("127.0.0.1", 0)) as running:
+        with (
+            FastFlightClient(running.location) as client,
+            adbc.connect(running.location, autocommit=True) as connection,
+        ):
+            until(lambda: any(recorded.rows > 20 for recorded in client.recordings()))
+            for variable in board["templating"]["list"]:
+                with connection.cursor() as cursor:
+                    cursor.execute(variable["query"]["rawSql"])
+                    found = cursor.fetch_arrow_table()
+                assert found.num_columns == 1 and {"demo", "temperature"} & set(found.column(0).to_pylist())
+            for panel in board["panels"]:
+                for target in panel["targets"]:
+                    if "rawSql" in target:
+                        with connection.cursor() as cursor:
+                            cursor.execute(target["rawSql"])
+                            found = cursor.fetch_arrow_table()
+                        assert found.num_rows or panel["title"] in EMPTY, panel["title"]
+                        if target["format"] == "time_series":
+                            assert pa.types.is_timestamp(found.schema.field("time").type)
+        with urllib.request.urlopen(f"{running.http}/metrics", timeout=PATIENCE_SECONDS) as answer:
+            known = set(re.findall(r"^# HELP (\w+)", answer.read().decode(), re.MULTILINE))
+    used = set(re.findall(r"fastflight_\w+", " ".join(re.findall(r'"expr": (".*")', text))))
+    assert used <= known and bool(used) == (name == "fleet.json")
