@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import adbc_driver_flightsql.dbapi as adbc
@@ -306,6 +307,22 @@ def test_rows_in_memory_are_asked_from_the_owners_of_the_boards(pair: Pair, prin
             assert BOARD in client.sql("select distinct device from fleet.live").to_arrow()["device"].to_pylist()
             with client.session(BOARD, as_="rows", limit_rows=2) as stream:
                 assert stream.to_arrow().num_rows == 2
+
+
+def test_a_crash_is_seen_at_every_server(pair: Pair, tmp_path: Path) -> None:
+    def crashes(server: RunningServer) -> Any:
+        with FastFlightClient(server.location) as client:
+            crash = next(each.crash for each in client.devices() if each.name == BOARD)
+            return crash, client.sql("select * from fastflight.crashes").to_arrow().to_pylist()
+
+    (tmp_path / "main.py").write_text('raise ValueError("cable")\n')
+    with FastFlightClient(pair.owner.location) as client:
+        client.put_file(BOARD, "/main.py", tmp_path / "main.py", interrupt=True)
+        client.reset(BOARD)
+        until(lambda: crashes(pair.owner)[1])
+        client.remove(BOARD, "/main.py", interrupt=True)
+    crash, (row,) = pair.same(crashes)
+    assert crash == "ValueError: cable at main.py:1" and row["device"] == BOARD
 
 
 def test_the_status_has_the_copies_of_what_nats_stores(pair: Pair) -> None:
