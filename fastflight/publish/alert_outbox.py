@@ -105,6 +105,8 @@ class Outboxes:
         """Note what was sent, and send what is due at the time `now`."""
         self.settle(now)
         for outbox in self._outboxes.values():
+            # Not later, if the clock was set back.
+            outbox.not_before = min(outbox.not_before, now + round(LAST_RETRY_SECONDS * 1e9))
             if outbox.sending is None and outbox.waiting and now >= outbox.not_before:
                 keys = list(outbox.waiting)[:MAX_TOGETHER]
                 body = body_of([outbox.waiting[key] for key in keys], now)

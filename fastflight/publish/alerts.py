@@ -154,9 +154,9 @@ class Alerts:
 
     def apply(self, rules: Sequence[AlertRule]) -> None:
         """Use these rules from now on. Alerts of other rules are forgotten, without a message."""
-        self._rules = rules
-        keys = {rule.key for rule in rules}
-        self._forget([key for key in self._alerts if key[0] not in keys])
+        named = {rule.key: rule for rule in rules}  # each once
+        self._rules = [*named.values()]
+        self._forget([key for key in self._alerts if key[0] not in named])
 
     def poll(self, now: int, heard: Mapping[str, Sequence[Chunk | Gap]], crashes: Iterable[CrashGroup]) -> None:
         """Look at the devices at the time `now`. `heard` and `crashes` are what came since the last call."""
@@ -231,7 +231,7 @@ def _look_for_crashes(rule: AlertRule, alert: _Alert, crashes: Sequence[CrashGro
         }
         if not alert.is_on:
             alert.since = now
-    return bool(alert.last) and now - alert.last < rule.quiet * 1e9
+    return bool(alert.last) and 0 <= now - alert.last < rule.quiet * 1e9
 
 
 def _look_for_silence(rule: AlertRule, alert: _Alert, watched: _Watched, now: int) -> bool:
@@ -275,6 +275,8 @@ def _decide(rule: AlertRule, alert: _Alert, is_true: bool, now: int) -> str | No
         if rule.crash and was_on:
             alert.quiet_until = now
         return "over" if was_on and was_reported else None
+    # Not for longer, if the clock was set back.
+    alert.quiet_until = min(alert.quiet_until, now + round(max(alert.wait, rule.quiet) * 1e9))
     if now < alert.quiet_until or (alert.is_reported and not (rule.crash and alert.count > alert.reported)):
         return None
     alert.wait = min(2 * alert.wait, MAX_WAIT_SECONDS) if alert.is_reported else rule.quiet

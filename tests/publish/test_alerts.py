@@ -124,6 +124,22 @@ def test_a_clock_that_is_set_is_no_silence(watches: Any) -> None:
     assert watch.wait(40) == []
 
 
+def test_a_clock_that_is_set_back_delays_nothing_for_long(watches: Any) -> None:
+    watch = watches(SILENT, CRASH)
+    watch.says(BOOM)
+    assert len(watch.wait(75)) == 2
+    watch.seconds -= 7200
+    assert len(watch.wait(310, b"x\n")) == 2  # both are over
+    watch.says(BOOM)
+    assert len(watch.wait(75)) == 2
+
+
+def test_a_rule_that_is_there_twice_counts_once(watches: Any) -> None:
+    watch = watches(CRASH, CRASH)
+    watch.says(BOOM)
+    assert watch.wait(30) == ["lab-0 crashed: ValueError: boom at main.py:5 in read"]
+
+
 def test_within_the_quiet_time_repeats_are_counted_and_not_sent(watches: Any) -> None:
     watch = watches(AlertRule(TARGET, silent=10, quiet=300))
     texts = []

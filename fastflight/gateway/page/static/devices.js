@@ -129,7 +129,7 @@ export function describeGap(gap) {
 
 // How often a device has crashed, and the newest crash, in words.
 export function describeCrashes({ count, last, error, place }) {
-  return `${count}, last ${new Date(last).toLocaleString()}: ${error} at ${place}`;
+  return `${count}: ${error} at ${place}, last ${new Date(last).toLocaleString()}`;
 }
 
 // Set text of an element. Content from devices is only ever set like this, never as HTML.
