@@ -37,6 +37,8 @@ from fastflight.tables.recognition import Recognised, in_blocks, recognise, reco
 FOLDER = "rows"
 # The first lines, by which a layout is recognised. It is stored if they have at least so many bytes.
 SAMPLE_BYTES, LEAST_SAMPLE_BYTES = 64 * 1024, 4 * 1024
+# If all of them show no table, the newest of them do: a program may be another one than at first.
+NEWEST_LINES = 128
 # A list of thousands of recordings looks at so many chunks of each, if they show a table.
 LISTED_CHUNKS = 4
 # How often a reading that waits for another one checks whether its client is still there.
@@ -205,7 +207,8 @@ class TypedRows:
             return known
         lines = [] if name in self._other else _first_lines(log, Range())
         size = sum(map(_size, lines))
-        found = recognise(_whole(lines))
+        whole = _whole(lines)
+        found = recognise(whole) or recognise(whole[-NEWEST_LINES:])
         if found is None:
             if size >= SAMPLE_BYTES:
                 self._other.add(name)

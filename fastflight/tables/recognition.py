@@ -8,6 +8,7 @@ read. The types of the columns are not fixed: they hold all values so far.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -116,7 +117,10 @@ def recognise_format(lines: Sequence[bytes]) -> Recognised | None:
     if _are_most(len(objects), texts):
         return Recognised("jsonl", valued=_valued(objects))
     objects = _objects(row for line in texts if (row := as_object(line)) is not None)
-    keys = tuple(name for name in _valued(objects) if name not in PREFIX_KEYS)
+    # A key of few lines, as of `OSError: 5`, does not make a line a row.
+    often = min(LEAST_ROWS, 1 + len(objects) // 4)
+    counts = Counter(name for each in objects for name in each if name not in PREFIX_KEYS)
+    keys = tuple(name for name in _valued(objects) if counts[name] >= often)
     if keys and _are_most(sum(not keys_of.keys().isdisjoint(keys) for keys_of in objects), texts):
         return Recognised("keys", valued=keys)
     if _are_most(sum(_GPS(line.strip()) is not None for line in texts), texts):

@@ -118,7 +118,11 @@ def test_a_table_of_pairs_has_the_columns_of_its_lines_and_counts_the_others() -
 
 
 def test_a_header_or_some_text_before_does_not_matter_and_text_is_no_table() -> None:
-    assert recognised(*ESP_BOOT.splitlines()[:3], "t=1", "t=2", "t=2.5") is not None
+    found = recognised(
+        *ESP_BOOT.splitlines()[:3], *["t=1", "h=2"] * 4, "Traceback (most recent call last):", "OSError: 5"
+    )
+    assert found is not None and found.valued == ("t", "h")
+    assert found.parser().schema.names == ["t", "h"]
     assert recognised(*ESP_BOOT.splitlines()) is None
     assert recognised(*["name: bob"] * 5) is None and recognised(*["INFO:root:started"] * 5) is None
     assert recognised("t=1", "t=2") is None
