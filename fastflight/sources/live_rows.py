@@ -124,6 +124,9 @@ class LayoutWatch:
         self._layout = layout
         self._schema = layout.parser(OWN_COLUMNS).schema
         self._start = start
+        # Learns what the values are, and what it has last found. Only what is new there can change a column.
+        self._learner = layout.parser()
+        self._values: dict[str, Any] = {}
         # The lines that were refused since the last row, and how many of them to look at next.
         self._refused: list[SessionLine] = []
         self._look_at = LEAST_ROWS
@@ -133,7 +136,9 @@ class LayoutWatch:
 
     def fitting(self, lines: Sequence[SessionLine]) -> Sequence[SessionLine]:
         """Return the lines before the first one that needs other columns or types."""
-        if self._learned(lines) == self._schema:
+        values = self._learner.learn([line.data for line in lines if line.seq >= self._start and not line.cut])
+        before, self._values = self._values, {name: shape.as_json() for name, shape in values.items()}
+        if self._values == before or self._learned(lines) == self._schema:
             return lines
         for index, line in enumerate(lines):
             if (schema := self._learned([line])) != self._schema:
