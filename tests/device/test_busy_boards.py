@@ -120,6 +120,21 @@ def test_a_board_whose_program_prints_is_not_taken_for_a_device_that_only_prints
             assert device.kind == "micropython"
 
 
+def test_micropython_whose_program_prints_is_not_taken_for_a_device_that_only_prints(unix_port: str) -> None:
+    with Inventory({"board": unix_port}) as inventory, inventory.device("board").lease("a program") as session:
+        session.write("/main.py", [PRINTS.encode()])
+    with Inventory({"board": f"{unix_port} --main"}) as inventory:
+        device = inventory.device("board")
+        with impatient():
+            refuse(device, 3)
+        assert device.kind == "unknown"
+        with device.lease("an interrupt", interrupt=True) as session:
+            assert [entry.path for entry in session.list("/")] == ["/main.py"]
+        assert device.kind == "micropython"
+        with device.lease("after it") as session:
+            assert session.info().kind == "micropython"
+
+
 CLEANS = f"""\
 import time
 try:
