@@ -47,6 +47,7 @@ DOCS = {
     "page-phone": ["30-overview-390-dark", "30-device-390-dark", "files-390-light", "terminal-390-light"],
     "pages/device": ["30-device-1440-light"],
     "pages/device-dark": ["1-overview-1440-dark"],
+    "pages/charts": ["charts-1440-light"],
     "pages/three": ["3-overview-1440-light"],
     "pages/three-hundred": ["300-overview-1440-dark"],
     "pages/middle": ["30-overview-900-dark", "30-device-900-light"],

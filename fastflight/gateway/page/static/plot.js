@@ -9,6 +9,7 @@ const PANEL_GAP = 14;
 const TICK_WIDTH = 84;
 const LABEL_HEIGHT = 18;
 const DOT = 2.2;
+const MAX_ROUND = 500;
 
 // The colours of the page, read again when they change.
 let colours = null;
@@ -201,6 +202,8 @@ export class Plot {
 function drawLine(pen, { times, lows, highs, broken, count }, x, y, colour) {
   pen.strokeStyle = pen.fillStyle = colour;
   pen.lineWidth = 1.6;
+  // Round joins of thousands of short lines take long, and nobody sees them.
+  pen.lineJoin = count > MAX_ROUND ? "bevel" : "round";
   pen.beginPath();
   const dots = [];
   for (let place = 0; place < count; place++) {

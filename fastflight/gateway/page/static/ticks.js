@@ -4,6 +4,7 @@ const SECOND = 1000;
 const MINUTE = 60 * SECOND;
 const HOUR = 60 * MINUTE;
 const DAY = 24 * HOUR;
+const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 const STEPS = [
   ...[1, 2, 5, 10, 20, 50, 100, 200, 500],
   ...[1, 2, 5, 10, 15, 30].map((count) => count * SECOND),
@@ -27,9 +28,9 @@ export function timeTicks(from, to, most) {
 export function clock(time, step) {
   const date = new Date(time);
   const two = (number) => String(number).padStart(2, "0");
-  const day = `${date.getDate()} ${date.toLocaleString("en", { month: "short" })}`;
   if (step >= 300 * DAY) return String(date.getFullYear());
-  if (step >= DAY || (step >= MINUTE && date.getHours() === 0 && date.getMinutes() === 0)) return day;
+  const isMidnight = step >= MINUTE && date.getHours() === 0 && date.getMinutes() === 0;
+  if (step >= DAY || isMidnight) return `${date.getDate()} ${MONTHS[date.getMonth()]}`;
   const minutes = `${two(date.getHours())}:${two(date.getMinutes())}`;
   if (step >= MINUTE) return minutes;
   const seconds = `${minutes}:${two(date.getSeconds())}`;
@@ -38,7 +39,7 @@ export function clock(time, step) {
 
 // A time in words, with its day unless it is today.
 export function describeTime(time) {
-  const isToday = new Date(time).toLocaleDateString() === new Date().toLocaleDateString();
+  const isToday = new Date(time).toDateString() === new Date().toDateString();
   const day = isToday ? "" : `${clock(time, DAY)} ${new Date(time).getFullYear()} `;
   return `${day}${clock(time, SECOND)}`;
 }
@@ -46,7 +47,7 @@ export function describeTime(time) {
 // A range of times in words. The day is said unless it is today.
 export function describeRange(from, to) {
   const step = to - from < 20 * SECOND ? 1 : SECOND;
-  const [first, last, today] = [from, to, Date.now()].map((time) => new Date(time).toLocaleDateString());
+  const [first, last, today] = [from, to, Date.now()].map((time) => new Date(time).toDateString());
   const day = (time, shown) => (shown ? `${clock(time, DAY)} ` : "");
   return `${day(from, first !== today)}${clock(from, step)} to ${day(to, last !== first)}${clock(to, step)}`;
 }

@@ -112,8 +112,8 @@ export class TimeView {
       if (before !== undefined && event.clientX !== before) {
         const others = [...pointers].filter(([id]) => id !== event.pointerId).map(([, x]) => x);
         pointers.set(event.pointerId, event.clientX);
-        if (!others.length) this.pan((before - event.clientX) * perPixel());
-        else this.pinch(before - others[0], event.clientX - others[0], timeAt(event));
+        if (others.length) this.pinch(before - others[0], event.clientX - others[0], timeAt(event));
+        else return this.pan((before - event.clientX) * perPixel()); // the time under the pointer stays the same
       }
       this.point(timeAt(event));
     });
