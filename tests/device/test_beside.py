@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from fastflight.concurrency import Shard
-from fastflight.device import Device
+from fastflight.device import Device, Session
 from fastflight.errors import BusyError, DeviceException, FileMissing, TransportTimeout
 from fastflight.protocol import agent_frames as frames
 from fastflight.transport import Port, parse_url
@@ -51,7 +51,8 @@ PROGRAMS = {
     " print('row', number)\n number += 1\n time.sleep(0.02)\n",
 }
 BESIDE = {"aiorepl": "aiorepl", "task": "agent", "timer": "agent"}
-CONTENT = bytes(range(256)) * 20
+CONTENT = bytes(range(256)) * 9
+LONGER = (2 * CONTENT)[:4095]
 
 
 @dataclass
@@ -113,50 +114,25 @@ def running(
             device.close()
 
 
-@pytest.fixture(
-    params=[(kind, False) for kind in PROGRAMS]
-    + [pytest.param((kind, True), marks=pytest.mark.firmware) for kind in ("aiorepl", "task")],
-    ids=lambda kind: f"{kind[0]}-{'micropython' if kind[1] else 'simulated'}",
+@pytest.mark.parametrize(
+    ("kind", "real"),
+    [(kind, False) for kind in PROGRAMS]
+    + [pytest.param(kind, True, marks=pytest.mark.firmware) for kind in ("aiorepl", "task")],
 )
-def board(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Running]:
-    kind, real = request.param
-    with running(tmp_path, kind, real=real) as started:
-        yield started
-
-
-def test_requests_work_and_the_program_goes_on(board: Running) -> None:
-    with board.device.lease("a test") as session:
-        first = int(session.exec("print(number)").stdout)
-        assert session.info().capabilities == BESIDE[board.kind]
-        session.mkdir("/data")
-        written = session.write("/data/new.bin", [CONTENT[:1000], CONTENT[1000:]])
-        assert (written.bytes, written.verified) == (len(CONTENT), "sha256")
-        assert b"".join(session.read("/data/new.bin")) == CONTENT
-        assert b"".join(session.read("/data/new.bin", offset=70, limit=2000)) == CONTENT[70:2070]
-        assert session.hash("/data/new.bin") == ("sha256", written.sha256)
-        assert [each.path for each in session.hashes("/data")] == ["/data/new.bin"]
-        tree = session.write_tree("/data", [("a.txt", [b"one"]), ("b/c.txt", [b"two"])])
-        assert [path for path, _ in tree.files] == ["/data/a.txt", "/data/b/c.txt"]
-        assert [each.path for each in session.list("/data")] == ["/data/a.txt", "/data/b", "/data/new.bin"]
-        session.write("/data/b/d.bin", [CONTENT[:4095]])  # with c.txt more than one command hashes
-        contents = {"a.txt": b"one", "b/c.txt": b"two", "b/d.bin": CONTENT[:4095], "new.bin": CONTENT}
-        expected = {f"/data/{path}": hashlib.sha256(content).hexdigest() for path, content in contents.items()}
-        assert {each.path: each.digest for each in session.hashes("/data")} == expected
-        session.remove("/data/a.txt")
-        with pytest.raises(FileMissing):
-            list(session.read("/data/a.txt"))
-        assert b"".join(session.follow("for i in range(3): print(i)")).split() == [b"0", b"1", b"2"]
-        assert b"ZeroDivisionError" in session.exec("print(1)\n1 / 0").stderr
-        with pytest.raises(DeviceException):
-            list(session.follow("not code"))
-        until(lambda: int(session.exec("print(number)").stdout) > first)
-
-
-def test_no_row_of_the_program_is_lost_or_mixed_with_answers(board: Running) -> None:
-    with board.device.listen():
+def test_requests_work_and_the_program_goes_on_undisturbed(tmp_path: Path, kind: str, real: bool) -> None:
+    with running(tmp_path, kind, real=real) as board, board.device.listen():
         with board.device.lease("a test") as session:
-            session.write("/new.bin", [CONTENT])
-            assert b"".join(session.read("/new.bin")) == CONTENT
+            first = int(session.exec("print(number)").stdout)
+            assert session.info().capabilities == BESIDE[kind]
+            session.exec("n = m = a = k = f = sys = 'mine'")
+            use_files(session)
+            assert b"".join(session.follow("for i in range(3): print(i)")).split() == [b"0", b"1", b"2"]
+            assert b"ZeroDivisionError" in session.exec("print(1)\n1 / 0").stderr
+            with pytest.raises(DeviceException):
+                list(session.follow("not code"))
+            assert session.exec("print(n, m, a, k, f, sys)").stdout.split() == [b"mine"] * 6
+            until(lambda: int(session.exec("print(number)").stdout) > first)
+        # No row of the program is lost or mixed with answers.
         seen = len(board.rows())
         until(lambda: len(board.rows()) > seen + 3)
         with board.device.lease("a test") as session:
@@ -165,13 +141,24 @@ def test_no_row_of_the_program_is_lost_or_mixed_with_answers(board: Running) -> 
     assert rows == list(range(len(rows)))
 
 
-def test_names_of_the_program_stay(board: Running) -> None:
-    with board.device.lease("a test") as session:
-        session.exec("n = m = a = k = f = sys = 'mine'")
-        session.info()
-        session.list("/")
-        session.write("/new.bin", [CONTENT])
-        assert session.exec("print(n, m, a, k, f, sys)").stdout.split() == [b"mine"] * 6
+def use_files(session: Session) -> None:
+    session.mkdir("/data")
+    written = session.write("/data/new.bin", [CONTENT[:1000], CONTENT[1000:]])
+    assert (written.bytes, written.verified) == (len(CONTENT), "sha256")
+    assert b"".join(session.read("/data/new.bin")) == CONTENT
+    assert b"".join(session.read("/data/new.bin", offset=70, limit=2000)) == CONTENT[70:2070]
+    assert session.hash("/data/new.bin") == ("sha256", written.sha256)
+    assert [each.path for each in session.hashes("/data")] == ["/data/new.bin"]
+    tree = session.write_tree("/data", [("a.txt", [b"one"]), ("b/c.txt", [b"two"])])
+    assert [path for path, _ in tree.files] == ["/data/a.txt", "/data/b/c.txt"]
+    assert [each.path for each in session.list("/data")] == ["/data/a.txt", "/data/b", "/data/new.bin"]
+    session.write("/data/b/d.bin", [LONGER])  # with c.txt more than one command hashes
+    contents = {"a.txt": b"one", "b/c.txt": b"two", "b/d.bin": LONGER, "new.bin": CONTENT}
+    expected = {f"/data/{path}": hashlib.sha256(content).hexdigest() for path, content in contents.items()}
+    assert {each.path: each.digest for each in session.hashes("/data")} == expected
+    session.remove("/data/a.txt")
+    with pytest.raises(FileMissing):
+        list(session.read("/data/a.txt"))
 
 
 @pytest.mark.parametrize("kind", ["timer", "task"])
@@ -186,15 +173,12 @@ def test_a_host_that_stops_within_a_frame_does_not_stop_the_program(tmp_path: Pa
             assert session.exec("print(6 * 7)").stdout == b"42\n"
 
 
-@pytest.mark.parametrize("kind", ["timer", "task"])
-def test_ctrl_c_stops_the_program_when_no_frame_is_open(tmp_path: Path, kind: str) -> None:
+@pytest.mark.parametrize("kind", PROGRAMS)
+def test_an_interrupt_ends_the_program_and_what_answers_beside_it(tmp_path: Path, kind: str) -> None:
     with running(tmp_path, kind, answers=False) as board:
-        with board.device.lease("a test") as session:
-            session.list("/")
-        with board.device.lease("a test", interrupt=True) as session:
-            assert session.info().capabilities == "none"
-        with board.device.lease("a test") as session:  # the agent does not answer any more
-            assert session.info().capabilities == "none"
+        for interrupt, beside in ((False, BESIDE[kind]), (True, "none"), (False, "none")):
+            with board.device.lease("a test", interrupt=interrupt) as session:
+                assert session.info().capabilities == beside
 
 
 @pytest.mark.parametrize("kind", ["task", "timer"])
@@ -216,14 +200,6 @@ def test_an_interrupted_agent_leaves_the_input_to_the_prompt(tmp_path: Path, kin
                 assert session.exec("print(number > 0)").stdout == b"True\r\n"
         with board.device.lease("a test", interrupt=True) as session:
             session.hard_reset()
-
-
-def test_interrupt_ends_a_program_with_aiorepl(tmp_path: Path) -> None:
-    with running(tmp_path, "aiorepl", answers=False) as board:
-        with board.device.lease("a test") as session:
-            assert session.info().capabilities == "aiorepl"
-        with board.device.lease("a test", interrupt=True) as session:
-            assert session.info().capabilities == "none"
 
 
 def test_code_without_end_is_interrupted_and_the_program_goes_on(tmp_path: Path) -> None:
@@ -260,20 +236,6 @@ def test_a_lossy_line_changes_no_file(tmp_path: Path) -> None:
         assert b"".join(session.read("/new.bin")) == content
     assert (tmp_path / "new.bin").read_bytes() == content
     assert board.device.retries > 0
-
-
-def test_a_program_without_either_is_left_alone_and_the_refusal_names_both(tmp_path: Path) -> None:
-    (tmp_path / "main.py").write_text("import time\nwhile True:\n print('row')\n time.sleep(0.02)\n")
-    device = Device("board", parse_url(f"sim:?files={tmp_path}&telemetry=0"))
-    try:
-        with pytest.raises(BusyError, match="aiorepl.*agent install"), device.lease("a test"):
-            pass
-        sent = b"".join(
-            each.data for each in device.tap.reader(seq=0).rest() if isinstance(each, Chunk) and each.direction == "tx"
-        )
-        assert sent.strip(b"\x01\x02") == b""
-    finally:
-        device.close()
 
 
 @pytest.mark.firmware

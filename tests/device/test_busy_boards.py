@@ -6,6 +6,7 @@ An interrupt lets the program clean up, and ends a loop that catches it.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,12 +17,16 @@ from fastflight.concurrency import Shard
 from fastflight.device import Device, Inventory
 from fastflight.device.unread_input import BUDGET_BYTES, Reader
 from fastflight.errors import BusyError, TransportError, TransportTimeout
+from fastflight.protocol.raw_repl import GRACE_SECONDS
 from fastflight.transport import parse_url
 from fastflight_benchmark.simulated import SimulatedBoard
 from tests.device.content import CONTENT
 from tests.support.chaos import ChaosProxy
+from tests.support.refusals import refused
 from tests.support.waiting import until
 
+# What a program gets that does not clean up.
+SHORT_GRACE = 0.3
 # The smallest ring of firmware with USB.
 LINE = "telemetry=0&hold=1&ring=127"
 PRINTS = """\
@@ -48,14 +53,21 @@ BEGUN = "open('/begun', 'w').close()\n"
 
 
 @contextmanager
-def running(folder: Path, program: str, *, agent: bool = False) -> Iterator[Device]:
+def running(folder: Path, program: str, *, agent: bool = False, grace: float = GRACE_SECONDS) -> Iterator[Device]:
     (folder / "main.py").write_text(program)
     with Shard("board") as shard:
-        device = Device("board", parse_url(f"sim:?files={folder}&{LINE}"), shard=shard, agent=agent)
+        device = Device("board", parse_url(f"sim:?files={folder}&{LINE}"), shard=shard, agent=agent, grace=grace)
         try:
             yield device
         finally:
             device.close()
+
+
+@contextmanager
+def reached(url: str) -> Iterator[Device]:
+    with Inventory({}) as inventory:
+        inventory.add("board", url, grace=SHORT_GRACE)
+        yield inventory.device("board")
 
 
 def refuse(device: Device, times: int) -> None:
@@ -70,6 +82,7 @@ def impatient() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("fastflight.device.board.BOOT_SECONDS", 0.3)
         patch.setattr("fastflight.device.board.PROMPT_SECONDS", 0.05)
+        patch.setattr("fastflight.device.board.AGENT_SECONDS", 0.05)
         patch.setattr("fastflight.device.board.BUSY_AGENT_SECONDS", 0.05)
         patch.setattr("fastflight.protocol.raw_repl.ANSWER_SECONDS", 0.05)
         yield
@@ -89,7 +102,11 @@ def test_refused_requests_leave_the_board_within_reach(tmp_path: Path, program: 
         count = device._line.unread.sent
         device._line.unread.sent = lambda size: (counts.append(size), count(size))[1]  # type: ignore[method-assign]
         with impatient():
-            refuse(device, TIMES)
+            refuse(device, TIMES - 1)
+            with refused(BusyError, where="board", holder="the board's own program") as refusal:
+                with device.lease("a polite request"):
+                    pass
+        assert re.search("interrupt=true.*aiorepl.*agent install", str(refusal.value))
         assert 0 < sum(counts) <= BUDGET_BYTES
         with device.lease("an interrupt", interrupt=True) as session:
             assert session.exec("print(6 * 7)").stdout == b"42\r\n"
@@ -100,15 +117,15 @@ def test_refused_requests_leave_the_board_within_reach(tmp_path: Path, program: 
             session.hard_reset()
         with impatient():
             refuse(device, 3)
-        with device.lease("an interrupt", interrupt=True) as session:
-            assert session.exec("print(6 * 7)").stdout == b"42\r\n"
+        for interrupt in (True, False):
+            with device.lease("a request", interrupt=interrupt) as session:
+                assert session.exec("print(6 * 7)").stdout == b"42\r\n"
 
 
 def test_a_board_whose_program_prints_is_not_taken_for_a_device_that_only_prints(tmp_path: Path) -> None:
     (tmp_path / "main.py").write_text(PRINTS)
     with SimulatedBoard(tmp_path, 0, listen="127.0.0.1:0") as board:
-        with Inventory({"board": f"socket://127.0.0.1:{board.path.rpartition(':')[2]}"}) as inventory:
-            device = inventory.device("board")
+        with reached(f"socket://127.0.0.1:{board.path.rpartition(':')[2]}") as device:
             with impatient():
                 refuse(device, 3)
             assert device.kind == "unknown"
@@ -161,15 +178,16 @@ def test_a_loop_that_catches_every_exception_is_ended(tmp_path: Path, work: str)
     # A Ctrl-C that comes while it handles another one ends it. A slow chip takes a while for that. Here the handler
     # waits 50 ms: many pauses of a burst, also on a busy computer.
     program += "    except:\n        time.sleep(0.05)\n"
-    with running(tmp_path, program) as device:
+    with running(tmp_path, program, grace=SHORT_GRACE) as device:
         start(device, tmp_path)
         with device.lease("an interrupt", interrupt=True) as session:
             assert session.exec("print(6 * 7)").stdout == b"42\r\n"
 
 
 def test_a_program_that_cannot_be_ended_is_said_to_catch_it(tmp_path: Path) -> None:
-    program = "import micropython\nmicropython.kbd_intr(-1)\nwhile True:\n    pass\n"
-    with running(tmp_path, program) as device:
+    program = f"import micropython\nmicropython.kbd_intr(-1)\n{BEGUN}while True:\n    pass\n"
+    with running(tmp_path, program, grace=SHORT_GRACE) as device, impatient():
+        start(device, tmp_path)
         refusal = pytest.raises(TransportTimeout, match="catches KeyboardInterrupt.*DTR or RTS.*1200 baud")
         with refusal, device.lease("an interrupt", interrupt=True):
             pass
@@ -201,12 +219,10 @@ def test_a_write_that_a_host_broke_off_is_ended_by_an_interrupt(
         (board.folder / "t.bin").write_bytes(b"old")
         with ChaosProxy("127.0.0.1", int(board.path.rpartition(":")[2]), [f"cut:out@{at}"]) as proxy:
             url = f"socket://127.0.0.1:{proxy.port}"
-            with Inventory({"board": url}) as first, pytest.raises(TransportError):
-                with first.device("board").lease("a test") as session:
-                    session.write("/t.bin", iter((CONTENT[:size],)))
+            with reached(url) as device, pytest.raises(TransportError), device.lease("a test") as session:
+                session.write("/t.bin", iter((CONTENT[:size],)))
             assert (board.folder / "t.bin").read_bytes() == b"old"
-            with Inventory({"board": url}) as second:
-                device = second.device("board")
+            with reached(url) as device:
                 with impatient(), pytest.raises(BusyError), device.lease("a polite request"):
                     pass
                 with device.lease("an interrupt", interrupt=True) as session:
@@ -217,8 +233,7 @@ def test_a_write_that_a_host_broke_off_is_ended_by_an_interrupt(
 def test_a_board_may_still_wait_for_what_a_lost_line_has_cut_off(tmp_path: Path) -> None:
     with SimulatedBoard(tmp_path / "board", 0, "--no-interrupt", listen="127.0.0.1:0") as board:
         with ChaosProxy("127.0.0.1", int(board.path.rpartition(":")[2]), ["cut:out@11000"]) as proxy:
-            with Inventory({"board": f"socket://127.0.0.1:{proxy.port}"}) as inventory:
-                device = inventory.device("board")
+            with reached(f"socket://127.0.0.1:{proxy.port}") as device:
                 with pytest.raises(TransportError), device.lease("a test") as session:
                     session.write("/t.bin", iter((CONTENT,)))
                 for _ in range(2):

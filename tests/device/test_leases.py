@@ -148,27 +148,6 @@ def test_owners_take_turns_between_threads_and_loops(inventory: Inventory) -> No
     assert outputs == [b"same\r\n"] * 10
 
 
-def test_a_running_program_is_not_interrupted_unless_asked(board: Callable[[str], Inventory], tmp_path: Path) -> None:
-    (tmp_path / "main.py").write_text("import time\nwhile True:\n    time.sleep(0.01)\n")
-    device = board("baud=0").device("demo")
-    with pytest.raises(BusyError, match="demo: .*a program is running.*interrupt=true"), device.lease("polite"):
-        pass
-    with device.lease("rude", interrupt=True) as session:
-        assert b"".join(session.read("/old.bin")) == b"the old content"
-    with device.lease("polite") as session:
-        assert session.exec("print(1)").stdout == b"1\r\n"
-
-
-def test_a_program_that_prints_without_end_is_busy_too(board: Callable[[str], Inventory], tmp_path: Path) -> None:
-    (tmp_path / "main.py").write_text("import time\nwhile True:\n    print(1)\n    time.sleep(0.01)\n")
-    device = board("baud=0").device("demo")
-    with refused(BusyError, where="demo", holder="the board's own program"), device.lease("polite"):
-        pass
-
-    with device.lease("rude", interrupt=True) as session:
-        assert session.exec("print(2)").stdout == b"2\r\n"
-
-
 def test_a_board_that_cannot_say_what_it_can_do_is_left_at_its_prompt(board: Callable[[str], Inventory]) -> None:
     device = board("without=sys").device("demo")
     with refused(DeviceException, kind="ImportError"), device.lease("test"):
