@@ -35,7 +35,7 @@ class RowLayout:
         if self.format == "lines":
             raise RequestError(
                 'the lines of this device are text: its entry in the fleet file has rows = { format = "lines" }',
-                where="as",
+                where="rows",
                 hint="Read its lines, or declare their columns there",
             )
         if not self.schema:

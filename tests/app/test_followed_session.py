@@ -18,7 +18,7 @@ from fastflight.app.followed_session import FollowedSession
 from fastflight.app.routes import Routes
 from fastflight.errors import BusyError, FastFlightError, RequestError, Stopped, TransportClosed
 from fastflight.gap import Gap
-from fastflight.service.requests import SERVER_DRAINING, DeviceSession
+from fastflight.service.requests import LAYOUT_CHANGED, SERVER_DRAINING, DeviceSession
 from fastflight.service.source import Batches, Noted, Reading
 from fastflight.sources.following import LIMIT
 from fastflight.sources.session_rows import LINES_SCHEMA
@@ -36,6 +36,7 @@ class Part:
     last: int
     end: FastFlightError | dict[str, Any]
     refusals: list[FastFlightError] = dataclasses.field(default_factory=list)
+    columns: tuple[str, ...] | None = None
 
 
 class Owner:
@@ -61,7 +62,7 @@ class Owner:
             raise part.refusals.pop(0)
         self._parts.pop(0)
         begin = self._began if request.since_seq is None else request.since_seq
-        names = request.columns or LINES_SCHEMA.names
+        names = part.columns or request.columns or LINES_SCHEMA.names
         schema = pa.schema([LINES_SCHEMA.field(name) for name in names])
 
         async def batches() -> AsyncIterator[Batches]:
@@ -114,6 +115,12 @@ def test_no_row_passes_twice_when_the_way_to_the_owner_breaks(columns: tuple[str
     assert [each["first"] for each in passed.outages] == [5, 5]
     assert {each["detail"] for each in passed.outages} == {BROKEN.what}
     assert passed.schema is not None and tuple(passed.schema.names) == (columns or tuple(LINES_SCHEMA.names))
+
+
+def test_rows_with_other_columns_are_for_the_next_session() -> None:
+    passed = follow(Owner(Part(4, BROKEN), Part(7, ENDED, columns=("seq", "text"))))
+    assert [row["seq"] for row in passed.rows] == [0, 1, 2, 3, 4]
+    assert (passed.summary["ended"], passed.summary["next_seq"]) == (LAYOUT_CHANGED, 5)
 
 
 def test_it_goes_on_at_the_first_number_of_a_new_owner() -> None:
