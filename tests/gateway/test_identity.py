@@ -41,6 +41,7 @@ ROUTES = [
     ("POST", "/actions/health"),
     ("GET", "/recordings"),
     ("GET", "/recordings/lab-1"),
+    ("GET", "/devices/lab-1/rows"),
     ("GET", "/cluster"),
     ("GET", "/metrics"),
     ("GET", "/openapi.json"),

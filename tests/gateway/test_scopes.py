@@ -201,6 +201,7 @@ def every_way(asker: Asker, device: str) -> Iterator[tuple[str, str, tuple[str, 
     yield "exec", "exec", asker.by_http("POST", f"/devices/{device}/exec", b'{"code": "1"}')
     yield "info", "read", asker.by_http("GET", f"/devices/{device}/info")
     yield "GET /recordings", "session", asker.by_http("GET", f"/recordings/{device}")
+    yield "GET rows", "session", asker.by_http("GET", f"/devices/{device}/rows")
     for name, verb in ACTIONS.items():
         body = json.dumps({"device": device, **KEYS.get(name, {})}).encode()
         action = flight.Action(name, body)
