@@ -25,7 +25,9 @@ from fastflight.transport.tap import Tap
 MAX_LINES = 128
 # The newest lines, which show whether a layout still holds. If it does not, so many of them are looked at for another.
 NEWEST_LINES = 8
-OTHER_LAYOUT_LINES = (4, 8, 32, MAX_LINES)
+OTHER_LAYOUT_LINES = (4, 32)
+# A device whose lines are text is looked at again for a list of tables when it has sent so many chunks more.
+TEXT_CHUNKS = 64
 # So many lines without a table, or bytes without a line, are text: a session does not wait for more.
 ENOUGH_LINES, ENOUGH_BYTES = 20, 64 * 1024
 
@@ -69,6 +71,8 @@ class LiveLayouts:
         self._recorded = recorded
         # The names of CSV columns are in a header that may be in memory no more.
         self._recognised: dict[str, Recognised] = {}
+        # The number of the next chunk of devices whose lines were text.
+        self._text: dict[str, int] = {}
 
     def find(self, device: Device, since_seq: int | None = None) -> Found:
         """Return the layout of a device's newest lines, with types that hold the values of all lines in memory.
@@ -91,7 +95,15 @@ class LiveLayouts:
         """Whether what a device has printed is a table, as far as it is in memory. Once it was, that is not checked."""
         if (declared := self._declared(device.name)) is not None:
             return declared.format != "lines"
-        return device.name in self._recognised or self.find(device).layout is not None
+        if device.name in self._recognised:
+            return True
+        end = device.tap.next_seq
+        if device.name in self._text and 0 <= end - self._text[device.name] < TEXT_CHUNKS:
+            return False
+        found = self.find(device)
+        if found.is_text:
+            self._text[device.name] = end
+        return found.layout is not None
 
     def _format(self, lines: Sequence[bytes], recorded: Recognised | None, name: str) -> Recognised | None:
         if not lines:

@@ -71,6 +71,15 @@ def test_a_header_is_known_when_it_is_in_memory_no_more() -> None:
     assert layout is not None and layout.parser().schema.names == ["ms", "t"]
 
 
+def test_a_board_that_prints_text_is_looked_at_again_after_a_while() -> None:
+    line = PrintingLine(*[b"hello\n"] * 30)
+    layouts = LiveLayouts()
+    assert not layouts.has_table(device(line))
+    line.says(*JSON * 2)
+    assert not layouts.has_table(device(line)) and layouts.find(device(line)).layout is not None
+    assert layouts.has_table(device(line))
+
+
 def test_a_recording_knows_columns_and_types_that_are_in_memory_no_more() -> None:
     recorded = recognise([b'{"t": 20.5, "h": 4}', *JSON])
     for printed in ((), JSON):
