@@ -18,7 +18,7 @@ from fastflight.cli.replay import End, Start, recording_request
 from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_device_options
 from fastflight.cli.tail import CUT_SHORT, sessions
 from fastflight.client.local_names import local_name
-from fastflight.errors import DataError, quantity
+from fastflight.errors import DataError, RequestError, quantity
 from fastflight.extras import needs
 from fastflight.service.choices import SessionFormat
 
@@ -117,20 +117,25 @@ def live_rows(client: FastFlightClient, device: str, seconds: float, keys: Mappi
     tables: list[pa.Table] = []
     is_told = False
     ended = ""
-    for stream in sessions(client, device, limit_seconds=seconds, **keys):
-        batches: list[pa.RecordBatch] = []
-        try:
-            for batch in stream:
-                batches.append(batch)
-                if batch.num_rows and not is_told:
-                    is_told = True
-                    screen.complain(f"{device}: rows for {seconds:g} s; Ctrl-C draws those until then")
-        except KeyboardInterrupt:
-            ended = INTERRUPTED
-            stream.cancel()
-        tables.append(pa.Table.from_batches(batches, stream.schema))
-        if ended:
-            break
+    try:
+        for stream in sessions(client, device, limit_seconds=seconds, **keys):
+            batches: list[pa.RecordBatch] = []
+            try:
+                for batch in stream:
+                    batches.append(batch)
+                    if batch.num_rows and not is_told:
+                        is_told = True
+                        screen.complain(f"{device}: rows for {seconds:g} s; Ctrl-C draws those until then")
+            except KeyboardInterrupt:
+                ended = INTERRUPTED
+                stream.cancel()
+            tables.append(pa.Table.from_batches(batches, stream.schema))
+            if ended:
+                break
+    except RequestError as error:  # the board has begun to print other columns
+        if not any(table.num_rows for table in tables):
+            raise
+        screen.complain(f"{error}: the plot shows the rows until then")
     return pa.concat_tables(tables, promote_options="permissive"), ended or stream.summary.get("ended", "")
 
 

@@ -203,3 +203,19 @@ def test_the_rows_of_all_boards_are_a_table_with_a_column_for_the_board(tmp_path
         ]
         assert "boards: 2" in str(here.sql("explain analyze from fleet.live"))
         assert here.sql("select count(*) as n from fleet.rows") == [{"n": 0}]
+
+
+def test_a_plot_shows_the_rows_until_its_column_is_gone(tmp_path: Path) -> None:
+    with lab(tmp_path, demo={}) as here:
+        here.printed("demo", *['{"t": 1}'] * 3)
+        found: list[Any] = []
+        path = tmp_path / "demo.png"
+        arguments = ["plot", "demo", "--column", "t", "--since", "60", "--seconds", "600", "-o", str(path)]
+        command = [*arguments, "--server", here.client.location]
+        plotting = threading.Thread(target=lambda: found.append(CliRunner().invoke(app, command)))
+        plotting.start()
+        until(lambda: here.client.stats()["open"])
+        here.boards["demo"].says('{"t": 2}', "1,2", "2,3", "3,4")
+        plotting.join()
+        assert found[0].exit_code == 0 and path.exists(), found[0].output
+        assert "no column is named 't'" in found[0].stderr and "the plot shows the rows until then" in found[0].stderr
