@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import sys
@@ -16,6 +15,7 @@ from typer.testing import CliRunner
 
 from fastflight.app.compose import open_server
 from fastflight.cli.main import app
+from fastflight.client import FastFlightClient
 from tests.support.servers import config, ready_server
 
 Edit = Callable[..., Result]
@@ -29,18 +29,23 @@ INTERRUPT = "import os, signal\nos.kill(os.getppid(), signal.SIGINT)"
 THEIRS = f"{APPEND}\nopen({{file!r}}, 'wb').write(b'theirs')"
 
 
-@pytest.fixture
-def board(tmp_path: Path) -> Path:
-    """The folder of the board's files."""
-    folder = tmp_path / "board"
-    folder.mkdir()
-    return folder
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("board")
 
 
-@pytest.fixture
-def location(board: Path) -> Iterator[str]:
-    with ready_server({"demo": f"sim:?files={board}&telemetry=0"}) as location:
+@pytest.fixture(scope="module")
+def location(files: Path) -> Iterator[str]:
+    with ready_server({"demo": f"sim:?files={files}&telemetry=0"}) as location:
         yield location
+
+
+@pytest.fixture
+def board(files: Path) -> Path:
+    """The folder of the board's files, without those of the test before."""
+    for path in files.iterdir():
+        path.rmdir() if path.is_dir() else path.unlink()
+    return files
 
 
 @pytest.fixture
@@ -142,10 +147,14 @@ def test_an_editor_that_does_not_exist_is_named(edit: Edit, board: Path, monkeyp
     assert (result.exit_code, "/no/such/editor --wait" in result.stderr) == (1, True)
 
 
-def test_the_device_is_free_while_the_file_is_edited(edit: Edit, location: str, board: Path, tmp_path: Path) -> None:
+def test_the_device_is_free_while_the_file_is_edited(
+    edit: Edit, location: str, board: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (board / "a.txt").write_bytes(b"a\n")
-    output = str(tmp_path / "ls")
-    listing = "[sys.executable, '-m', 'fastflight', 'ls', '--json']"
-    code = f"import subprocess\nsubprocess.run({listing}, check=True, stdout=open({output!r}, 'w'))"
-    assert edit("demo:/a.txt", code).exit_code == 0
-    assert "/a.txt" in [entry["path"] for entry in json.loads((tmp_path / "ls").read_text())]
+    seen: list[str] = []
+    with FastFlightClient(location) as client:
+        monkeypatch.setattr(
+            "fastflight.cli.edit._open_editor", lambda _: seen.extend(entry.path for entry in client.ls("demo"))
+        )
+        assert edit("demo:/a.txt", LEAVE).exit_code == 0
+    assert seen == ["/a.txt"]

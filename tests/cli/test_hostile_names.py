@@ -77,36 +77,23 @@ COMMANDS = {
     "sync to the device": ["sync", "in", ":/lib", "--delete"],
     "deploy": ["deploy", "in", "--healthy", "ready", "--devices", "*"],
 }
-# `tests/client/test_local_names.py` has all kinds.
-DEVICES = ["../../escaped", "ABSOLUTE"]
-PATHS = ["/lib/../../escaped", "ABSOLUTE", "/lib/.."]
+# Each command with one name of a device, and with one path. `tests/client/test_local_names.py` has all kinds.
+ESCAPES = [(command, "../../escaped", "/lib/a") for command in COMMANDS]
+ESCAPES += [(name, "demo", "/lib/../../escaped") for name, words in COMMANDS.items() if ":/lib" in " ".join(words)]
 
 
-def run(hostile: HostileServer, folder: Path, command: str) -> None:
-    """Run a command in `folder`/x/y, and check that it fails and that `folder` has no new file."""
-    (folder / "x/y/in").mkdir(parents=True)
-    (folder / "x/y/in/main.py").write_text("print('ready')\n")
-    before = sorted(folder.rglob("*"))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder / "x/y")
-        result = CliRunner().invoke(app, COMMANDS[command], env={"FASTFLIGHT_SERVER": hostile.location})
+@pytest.mark.parametrize(("command", "device", "path"), ESCAPES)
+def test_a_command_fails_and_writes_nothing_elsewhere(
+    hostile: HostileServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, device: str, path: str
+) -> None:
+    hostile.device, hostile.path, hostile.inside = device, path, path.removeprefix("/lib/")
+    here = tmp_path / "x/y/in"
+    here.mkdir(parents=True)
+    (here / "main.py").write_text("print('ready')\n")
+    before = sorted(tmp_path.rglob("*"))
+    monkeypatch.chdir(here.parent)
+    result = CliRunner().invoke(app, COMMANDS[command], env={"FASTFLIGHT_SERVER": hostile.location})
     assert isinstance(result.exception, SystemExit) and result.exit_code == 1, (result.output, result.exception)
     assert "error: " in result.stderr and "Traceback" not in result.output
-    after = [path for path in folder.rglob("*") if path not in before and folder / "x/y/in" not in path.parents]
-    assert after == []
-    assert (folder / "x/y/in/main.py").exists()
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-@pytest.mark.parametrize("device", DEVICES)
-def test_names_of_devices(hostile: HostileServer, tmp_path: Path, command: str, device: str) -> None:
-    hostile.device, hostile.path = device.replace("ABSOLUTE", str(tmp_path / "escaped")), "/lib/a"
-    run(hostile, tmp_path, command)
-
-
-@pytest.mark.parametrize("command", [name for name, words in COMMANDS.items() if ":/lib" in " ".join(words)])
-@pytest.mark.parametrize("path", PATHS)
-def test_paths_of_files(hostile: HostileServer, tmp_path: Path, command: str, path: str) -> None:
-    hostile.device, hostile.path = "demo", path.replace("ABSOLUTE", str(tmp_path / "escaped"))
-    hostile.inside = hostile.path.removeprefix("/lib/")
-    run(hostile, tmp_path, command)
+    assert [path for path in tmp_path.rglob("*") if path not in before and here not in path.parents] == []
+    assert (here / "main.py").exists()

@@ -118,7 +118,8 @@ class EvilServer(flight.FlightServerBase):  # type: ignore[misc]
         self._refuse()
         request = json.loads(ticket.ticket)
         of_session = request["type"] in ("device.session", "recording")
-        table = SESSIONS[request.get("format", "lines")] if of_session else TABLES.get(request["type"], ROWS)
+        form = "jsonl" if "as" in request else request.get("format", "lines")
+        table = SESSIONS[form] if of_session else TABLES.get(request["type"], ROWS)
         if request["type"] == "device.file" and request.get("format") == "raw":
             table = PIECE
         return flight.GeneratorStream(table.schema, self._batches(table))

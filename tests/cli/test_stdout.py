@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from fastflight.cli.main import app
 from fastflight.client import FastFlightClient
-from tests.support.servers import ready_server, serving
+from tests.support.servers import ready_server
 
 Run = Callable[..., Result]
 
@@ -68,16 +68,15 @@ def test_head_tells_text_from_other_bytes(run: Run, board: Path, content: bytes,
     assert run("head", "demo:/head.x").stdout_bytes == shown.encode()
 
 
-@pytest.fixture
-def slow(tmp_path: Path) -> Iterator[str]:
+@pytest.fixture(scope="module")
+def slow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a server whose board has a slow line and two files of some 300 kB, 25 seconds each."""
-    (tmp_path / "board").mkdir()
+    folder = tmp_path_factory.mktemp("slow")
     rows = b"".join(b"%d,%s\n" % (row, hashlib.sha256(b"%d" % row).hexdigest().encode()) for row in range(4000))
-    (tmp_path / "board" / "rows.csv").write_bytes(b"n,digest\n" + rows)
-    (tmp_path / "board" / "lines.txt").write_bytes(rows)
-    url = f"sim:?files={tmp_path / 'board'}&telemetry=0&baud=115200"
-    with serving({"demo": url}) as running:
-        yield running.location
+    (folder / "rows.csv").write_bytes(b"n,digest\n" + rows)
+    (folder / "lines.txt").write_bytes(rows)
+    with ready_server({"demo": f"sim:?files={folder}&telemetry=0&baud=115200"}) as location:
+        yield location
 
 
 def received(client: FastFlightClient) -> int:
@@ -98,7 +97,6 @@ def received(client: FastFlightClient) -> int:
 )
 def test_the_board_does_not_send_the_rest(slow: str, arguments: tuple[str, ...], most: int) -> None:
     with FastFlightClient(slow) as client:
-        client.info("demo")
         before = received(client)
         result = CliRunner().invoke(app, [*arguments, "--server", slow], env={"COLUMNS": "120"})
         assert result.exit_code == 0, result.stderr
@@ -106,9 +104,7 @@ def test_the_board_does_not_send_the_rest(slow: str, arguments: tuple[str, ...],
         assert received(client) - before < most
 
 
-@pytest.mark.parametrize(
-    "arguments", [("cat", "demo:/a.bin"), ("get", "demo:/a.bin"), ("get", "demo:/a.csv", "--as", "jsonl")]
-)
+@pytest.mark.parametrize("arguments", [("cat", "demo:/a.bin"), ("get", "demo:/a.csv", "--as", "jsonl")])
 def test_a_reader_that_leaves_ends_the_command_quietly(opened: str, arguments: tuple[str, ...]) -> None:
     environment = {**os.environ, "FASTFLIGHT_SERVER": opened}
     ours, theirs = os.pipe()

@@ -3,12 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator
 
 # Each byte 40 times, in an order that does not compress: faults come after a number of bytes on the line.
 CONTENT = b"".join(bytes(random.Random(number).sample(range(256), 256)) for number in range(40))
-
-
-async def pieces(*data: bytes) -> AsyncIterator[bytes]:
-    for piece in data:
-        yield piece

@@ -26,7 +26,7 @@ from fastflight.errors import (
     TransportError,
     TransportTimeout,
 )
-from tests.device.content import CONTENT, pieces
+from tests.device.content import CONTENT
 from tests.support.refusals import refused
 
 
@@ -40,14 +40,6 @@ def test_files_both_ways(inventory: Inventory) -> None:
         assert b"".join(session.read("/new.bin", limit=4096)) == CONTENT[:4096]
         assert session.hash("/new.bin") == ("sha256", written.sha256)
         assert session.stat("/new.bin").size == len(CONTENT)
-
-
-async def test_files_both_ways_on_a_loop(inventory: Inventory) -> None:
-    async with inventory.device("demo").alease("test") as session:
-        written = await session.write("/new.bin", pieces(CONTENT[:5000], b"", CONTENT[5000:]))
-        assert (written.bytes, written.verified) == (len(CONTENT), "sha256")
-        assert b"".join([piece async for piece in session.read("/new.bin")]) == CONTENT
-        assert (await session.stat("/new.bin")).size == len(CONTENT)
 
 
 def test_the_end_of_a_file_of_more_than_two_gigabytes(inventory: Inventory, tmp_path: Path) -> None:

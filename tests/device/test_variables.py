@@ -90,7 +90,7 @@ def test_requests_leave_the_variables_of_a_simulated_board(tmp_path: Path, optio
         device.close()
 
 
-@pytest.mark.parametrize("kind", ["aiorepl", "task", "timer"])
+@pytest.mark.parametrize("kind", ["aiorepl", "timer"])
 def test_requests_leave_the_variables_of_a_program_that_runs(tmp_path: Path, kind: str) -> None:
     with running(tmp_path, kind) as board:
         with board.device.lease("a test") as session:
