@@ -66,7 +66,9 @@ class SqlEngine:
         run = Run(self.tables, self._workers, identity)
         try:
             run.ask(query, row)
-            return Reading(run.schema, run.batches(), run.summary)
+            batches = run.batches()
+            next(batches)  # closing a generator that has not begun would not end the query
+            return Reading(run.schema, batches, run.summary)
         except BaseException:
             run.close()
             raise

@@ -353,6 +353,13 @@ def test_an_answer_that_is_closed_ends_its_query(tmp_path: Path) -> None:
         assert sql.rows("select 1 as x") == [{"x": 1}]
 
 
+def test_an_answer_that_is_closed_before_it_is_read_leaves_room_for_others(tmp_path: Path) -> None:
+    """As that of a client that left while its query began."""
+    with engine_over(tmp_path, limits=SqlLimits(queries=1)) as sql:
+        sql.engine.execute("select * from range(10000000000000)", ANYBODY).close()
+        assert sql.rows("select 1 as n") == [{"n": 1}]
+
+
 def test_the_process_of_a_client_is_for_no_other(tmp_path: Path) -> None:
     with engine_over(tmp_path, SqlLimits(queries=2)) as sql:
 
