@@ -53,8 +53,8 @@ def test_charts_are_paused_moved_and_zoomed_together_while_data_goes_on(browser:
         moved = shown(page)
         assert moved[0] < before[0] and moved[1] < before[1]
         # The axes are linked: a wheel over any of them zooms all of them, and the place under the pointer stays.
-        page.mouse.wheel(0, -600)
-        zoomed = shown(page)
+        while (zoomed := shown(page)) == moved:
+            page.mouse.wheel(0, -600)
         assert moved[0] < zoomed[0] < zoomed[1] < moved[1]
         values = page.locator("#charts figcaption b")
         at_pointer = values.all_text_contents()
@@ -158,3 +158,15 @@ def test_a_traceback_is_a_mark_whose_text_is_shown_also_from_the_recording(brows
                 expect(mark).to_have_attribute("aria-label", re.compile("traceback"))
                 mark.click()
                 expect(page.locator("#mark")).to_contain_text("ValueError: no sensor")
+
+
+def test_a_board_that_prints_nothing_now_has_the_charts_of_its_recording(browser: Browser, tmp_path: Path) -> None:
+    settings = {"record": ["tank"], "recordings": {"folder": tmp_path}, "http": ("127.0.0.1", 0)}
+    with Speaker(b'{"seq": 1, "level": 1.5}\n') as speaker:
+        with open_server(config({"tank": speaker.url}, **settings)) as running:
+            with FastFlightClient(running.location) as client, client.session("tank", limit_rows=9) as rows:
+                assert sum(batch.num_rows for batch in rows) == 9
+        speaker.speaks = False
+        with open_server(config({"tank": speaker.url}, **settings)) as running:
+            with looking(browser, f"{running.http}/") as page:
+                expect(page.locator("#charts figcaption")).to_have_text(["level1.5"])

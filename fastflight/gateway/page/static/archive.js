@@ -6,6 +6,8 @@ import { readRows } from "./rows.js";
 
 // Tables with the rows of a device: what was recorded, or what the server still has in memory.
 const TABLES = ["rows", "live"];
+// The table's own columns, and those of the device that have the same names.
+const OWN = /^(seq|time)(_2)?$/;
 const NUMBER = /INT|DOUBLE|FLOAT|DECIMAL/;
 // The user goes on moving: the server is asked when they rest.
 const REST_MS = 250;
@@ -41,6 +43,22 @@ export class Archive {
     return this.known.get(device.name);
   }
 
+  // Find the columns of a device that prints nothing now, and when it last did.
+  async discover(device) {
+    const about = this.of(device);
+    if (about.isDiscovered) return;
+    about.isDiscovered = true;
+    try {
+      about.table ??= await findTable(device.name);
+      const columns = await numbersOf(device.name, about.table);
+      const [{ newest }] = await query(`select epoch_ms(max(time)) as newest from ${table(device.name, about.table)}`);
+      if (newest !== null) device.recorded = { newest, columns: columns.filter((name) => !OWN.test(name)) };
+      this.changed();
+    } catch {
+      // nothing is known of it
+    }
+  }
+
   // The buckets of a column between two times, as far as they are known. The rest is asked for.
   older(device, column, from, to, pixels) {
     const about = this.of(device);
@@ -59,7 +77,8 @@ export class Archive {
     const isAsked = pending && pending.from <= from && pending.to >= to && pending.width <= 1.5 * width;
     if (isAsked && pending.columns === about.columns.size) return;
     const span = to - from;
-    const most = device.history.oldest ?? Infinity;
+    // Some of it is in memory, too: the oldest points there are dropped after an hour.
+    const most = device.history.newest ?? Infinity;
     const range = { from: Math.floor(from - BESIDE * span), to: Math.ceil(Math.min(to + BESIDE * span, most)) };
     about.pending = { ...range, width, columns: about.columns.size };
     clearTimeout(about.timer);
@@ -71,9 +90,8 @@ export class Archive {
     const wanted = [...about.columns];
     try {
       about.table ??= await findTable(device.name);
-      const types = await query(`describe ${table(device.name, about.table)}`);
-      const numbers = new Set(types.filter((each) => NUMBER.test(each.column_type)).map((each) => each.column_name));
-      const names = wanted.filter((name) => numbers.has(name));
+      const numbers = await numbersOf(device.name, about.table);
+      const names = wanted.filter((name) => numbers.includes(name));
       const parts = names.map((name, place) => `min(${quoted(name)}) as low${place}, max(${quoted(name)}) as high${place}`);
       const rows = await query(
         `select count(*) as n, min(epoch_ms(time)) as first, max(epoch_ms(time)) as last${parts.map((each) => `, ${each}`).join("")} ` +
@@ -103,6 +121,12 @@ export async function findTable(device) {
       if (name === TABLES.at(-1)) throw error;
     }
   }
+}
+
+// The columns of a table that hold numbers.
+async function numbersOf(device, name) {
+  const columns = await query(`describe ${table(device, name)}`);
+  return columns.filter((each) => NUMBER.test(each.column_type)).map((each) => each.column_name);
 }
 
 export async function gapsOf(device, from, to) {

@@ -1,5 +1,6 @@
 // The charts of the chosen device. They share a span of time and a cursor; each shows columns of one or more devices.
 
+import { decimalsOf } from "./columns.js";
 import { setText } from "./devices.js";
 import { Plot, panelsOf } from "./plot.js";
 import { Buckets, reduce } from "./reduce.js";
@@ -9,6 +10,8 @@ const COLOURS = ["#2f6fed", "#d9822b", "#17a06a", "#b04ad0", "#d1495b", "#2a9fb5
 const MAX_WIDE = 3;
 // Points of a chart of one column against another.
 const MAX_AGAINST = 4000;
+// Values of a recording that decide how many digits they are shown with.
+const DIGIT_BUCKETS = 60;
 
 // A chart's content: `series` of {device, column}, drawn over time, or against the series `against`.
 export class Charts {
@@ -70,6 +73,7 @@ export class Charts {
     for (const each of devices) each.keepMore();
     const times = (which) => devices.map((each) => each.history[which]).filter((time) => time !== null);
     const [oldest, newest] = [times("oldest"), times("newest")];
+    if (!newest.length) newest.push(...devices.flatMap((each) => each.recorded?.newest ?? []));
     this.view.oldest = oldest.length ? Math.min(...oldest) : null;
     this.view.newest = newest.length ? Math.max(...newest) : null;
     const drawn = JSON.stringify([this.view.range, this.view.isLive ? this.view.newest : null, this.view.cursor]);
@@ -140,10 +144,10 @@ export class Chart {
     const key = `${name}/${column}`;
     if (!device) return { key, colour, unit: "", decimals: 0, buckets: new Buckets() };
     const { pixels } = this.plot;
-    const { oldest } = device.history;
+    const oldest = device.history.oldest ?? Infinity;
     let buckets = reduce(device.history, column, from, to, pixels, device.late ?? 0);
-    if (this.charts.archive && (oldest === null || from < oldest)) {
-      const older = this.charts.archive.older(device, column, from, to, pixels)?.between(from, Math.min(to, oldest ?? to));
+    if (this.charts.archive && from < oldest) {
+      const older = this.charts.archive.older(device, column, from, to, pixels)?.between(from, Math.min(to, oldest));
       if (older?.count) {
         while (older.times.at(-1) >= oldest) older.pop();
         const last = older.times.at(-1);
@@ -151,7 +155,9 @@ export class Chart {
         buckets = older.concat(buckets, isMissing || oldest - last > Math.max(device.late ?? 0, (2 * (to - from)) / pixels));
       }
     }
-    return { key, colour, unit: device.unitOf(column), decimals: device.decimals(column), buckets };
+    const isInMemory = device.history.newest !== null;
+    const decimals = isInMemory ? device.decimals(column) : decimalsOf(buckets.highs.slice(-DIGIT_BUCKETS));
+    return { key, colour, unit: device.unitOf(column), decimals, buckets };
   }
 
   // The gaps of the first device that are known.
@@ -163,16 +169,16 @@ export class Chart {
   }
 
   // The newest value; where the user looks at the past, the one at the cursor, or the newest that is shown.
-  valueOf({ device: name, column }, { buckets }) {
+  valueOf({ device: name, column }, { buckets, decimals }) {
     const device = this.charts.find(name);
     if (!device) return "";
     const { isLive, cursor, range } = this.view;
-    if (isLive && cursor === null) return device.current(column);
+    if (isLive && cursor === null && device.newest !== null) return device.current(column);
     if (!buckets.count) return "–";
     const time = cursor ?? range.to;
     const place = buckets.nearest(time);
-    if (cursor === null || buckets.lows[place] === buckets.highs[place]) return device.written(column, buckets.highs[place]);
-    return `${device.written(column, buckets.lows[place])} – ${device.written(column, buckets.highs[place])}`;
+    if (cursor === null || buckets.lows[place] === buckets.highs[place]) return device.written(column, buckets.highs[place], decimals);
+    return [buckets.lows, buckets.highs].map((each) => device.written(column, each[place], decimals)).join(" – ");
   }
 
   drawAgainst() {

@@ -32,6 +32,8 @@ export class Device {
     for (const key of [...this.marks.keys()].slice(0, Math.max(0, this.marks.size - MAX_MARKS))) this.marks.delete(key);
     if (whole) this.history.rejoin(points ?? [], this.columns);
     else if (points) this.history.add(points, this.columns);
+    // From when on the page has seen what the device prints.
+    this.since ??= this.history.oldest;
   }
 
   // Keep more points from now on: the device is looked at.
@@ -53,11 +55,13 @@ export class Device {
     return this.history.newest;
   }
 
-  // The names of the columns that are charted: all but times and counts.
+  // The names of the columns that are charted: all but times and counts. Before the device prints, they are those of its
+  // recording (see `Archive.discover`).
   names() {
-    const at = `${this.newest} ${this.columns.length}`;
+    const columns = this.columns.length ? this.columns : (this.recorded?.columns ?? []);
+    const at = `${this.newest} ${columns.length}`;
     if (this.charted.at !== at) {
-      const names = this.columns.filter((name) => !isClock(name, this.history.recent(name, CLOCK_POINTS)));
+      const names = columns.filter((name) => !isClock(name, this.history.recent(name, CLOCK_POINTS)));
       this.charted = { at, names };
     }
     return this.charted.names;
@@ -79,9 +83,9 @@ export class Device {
   }
 
   // A value of a column as text with its unit.
-  written(name, value) {
+  written(name, value, decimals = this.decimals(name)) {
     const unit = unitOf(name);
-    const text = written(value, this.decimals(name));
+    const text = written(value, decimals);
     return unit ? `${text} ${unit}` : text;
   }
 

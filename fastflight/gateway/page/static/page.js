@@ -143,6 +143,7 @@ function drawChosen(device, now, connected) {
   fact("Crashes", device.crashes ? describeCrashes(device.crashes) : "none");
   files.freed(device.holder);
   if (tab === "live") {
+    if (!device.columns.length && device.may("session")) archive.discover(device);
     const hasCharts = charts.current(device).length > 0;
     charts.show(device);
     get("no-numbers").hidden = hasCharts || !device.may("session");

@@ -239,8 +239,8 @@ function extent(values) {
 }
 
 // A trace is flat in a panel of which it takes less than this part. One that is in a panel already stays longer.
-const FLAT_PART = 1 / 12;
-const FLAT_PART_TO_LEAVE = 1 / 40;
+const FLAT_PART = 1 / 5;
+const FLAT_PART_TO_LEAVE = 1 / 10;
 
 // Put traces into panels, so that none is flat because another one is much larger: a panel has one unit, and one size.
 // `before` are the panels of the last time.

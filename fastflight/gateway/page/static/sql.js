@@ -44,8 +44,8 @@ class Result {
     return decimalsOf(this.history.recent(name, MAX_ROWS));
   }
 
-  written(name, value) {
-    return written(value, this.decimals(name));
+  written(name, value, decimals = this.decimals(name)) {
+    return written(value, decimals);
   }
 
   // The last row is not the newest data: its time stands beside its value.

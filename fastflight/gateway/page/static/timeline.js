@@ -33,16 +33,17 @@ export class Timeline {
     this.device = device;
     // Marks of the recording, and the range in which they were looked for.
     this.recorded = { from: Infinity, to: -Infinity, marks: [] };
-    get("mark").hidden = true;
+    get("timeline").hidden = get("mark").hidden = true;
   }
 
   show(device) {
     if (device !== this.device) this.leave(device);
     const { from, to } = this.view.range;
-    this.look(from, Math.min(to, device.history.oldest ?? to));
+    this.look(from, Math.min(to, device.since ?? to));
     const gaps = (device.gaps ?? []).map((gap) => ({ time: Date.parse(gap.from ?? gap.to), kind: "gap", text: describeGap(gap) }));
     const marks = [...device.marks.values(), ...this.recorded.marks, ...gaps].filter(({ time }) => time >= from && time <= to);
-    get("timeline").hidden = !marks.length && !device.marks.size && !this.recorded.marks.length && !gaps.length;
+    // Once there is something, its room stays.
+    if (marks.length) get("timeline").hidden = false;
     const places = this.places(marks.sort((one, other) => one.time - other.time), from, to);
     const shown = JSON.stringify(places.map(({ left, marks: [{ time }], marks }) => [Math.round(left), time, marks.length]));
     if (shown === this.shown) return;
