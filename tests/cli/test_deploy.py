@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import binascii
 import json
 import shutil
 from collections.abc import Callable, Iterator
 from importlib import resources
 from pathlib import Path
+from typing import cast
 
 import pytest
 from click.testing import Result
 
-from fastflight.cli.deployment import LAUNCHER
+from fastflight.cli.deployment import LAUNCHER, Deployment, Health
 from fastflight.client import FastFlightClient
+from fastflight.client.board import Board
+from fastflight.errors import BusyError, Stopped
 from tests.support.servers import ready_server, serving
 from tests.support.waiting import until
 
@@ -127,12 +131,6 @@ def test_a_step_that_fails_starts_the_old_program_again(run: Run, boards: Path, 
     assert started(boards / "lab-1") == "old"
 
 
-def test_a_program_that_prints_a_traceback_and_goes_on(run: Run, program: Path) -> None:
-    text = "import sys\ntry:\n    1/0\nexcept ZeroDivisionError as e:\n    sys.print_exception(e)\nprint('all ready')\n"
-    (program / "main.py").write_text(text)
-    assert results(run, "--devices", "lab-1") == {"lab-1": "accepted"}
-
-
 def test_names_that_are_no_version_are_left_alone(run: Run, location: str, boards: Path, program: Path) -> None:
     """Whoever put them there: neither the command nor the launcher on the board fails over them."""
     names = {"accepted-x", "accepted-", "accepted-²", "²", "-1", "trials"}
@@ -185,19 +183,16 @@ def test_what_is_refused_touches_no_board(
 # With an agent last: the server would look for it on these boards, and wait, in all tests that follow.
 
 
-@pytest.mark.parametrize("healthy", [("--healthy", "ready"), ("--by-agent",)], ids=["text", "agent"])
 def test_a_version_that_raises_while_it_boots_shows_its_traceback(
-    run: Run, location: str, boards: Path, program: Path, healthy: tuple[str, ...]
+    run: Run, location: str, boards: Path, program: Path
 ) -> None:
     (program / "main.py").write_text("def start():\n    raise ValueError('no sensor')\n\nprint('on')\nstart()\n")
-    arguments = ("deploy", "app", *healthy, "--within", "3", "--devices", "lab-1")
+    arguments = ("deploy", "app", "--healthy", "ready", "--devices", "lab-1")
     (report,) = json.loads(run(*arguments, "--json").stdout)
     assert (report["result"], report["why"]) == ("back to the old version", "it raised ValueError: no sensor")
     lines = report["traceback"].splitlines()
     assert (lines[0], lines[-1]) == ("Traceback (most recent call last):", "ValueError: no sensor")
     assert any("line 2, in start" in line for line in lines)
-    if "--by-agent" in healthy:
-        return
     result = run(*arguments)
     assert result.exit_code == 1
     # After the table, so that a long one does not hide the result of a board.
@@ -207,23 +202,83 @@ def test_a_version_that_raises_while_it_boots_shows_its_traceback(
 
 
 def test_the_agent_is_the_sign_of_health(run: Run, location: str, boards: Path, program: Path) -> None:
-    healthy = ("--by-agent", "--within", "20", "--json", "--devices", "lab-1")
+    healthy = ("--by-agent", "--json", "--devices", "lab-1")
     (program / "fastflight_agent.py").write_bytes(AGENT.read_bytes())
     (program / "main.py").write_text(f"V = 1\n{GOES_ON}")
     assert results(run, healthy=healthy) == {"lab-1": "accepted"}
     assert restart(location, "lab-1", boards / "lab-1") == "1"
-    # Programs that end, and whose agent runs in another program.
-    for text, why in (
-        ("print('all ready')\n", "has ended"),
-        (f"_path, V = '/deploy/1/main.py', 2\n{GOES_ON}", "another program"),
-    ):
-        (program / "main.py").write_text(text)
-        result = run("deploy", "app", *healthy, "--within", "1")
-        (report,) = json.loads(result.stdout)
-        assert report["result"] == "back to the old version" and why in report["why"], report
-    assert restart(location, "lab-1", boards / "lab-1") == "1"
     with FastFlightClient(location) as client:
         list(client.exec("lab-1", "pass", interrupt=True))
+
+
+class Restarted:
+    """A board that prints `said` when it restarts, and then nothing. Its agent says what `asked` is, or raises it."""
+
+    name = "lab-1"
+
+    def __init__(self, said: bytes, asked: str | Exception) -> None:
+        self.said, self.asked = [said], asked
+
+    def write_bytes(self, path: str, content: bytes) -> None:
+        assert path == "/deploy/trial"
+
+    def terminal(self) -> Restarted:
+        return self
+
+    def send(self, keys: bytes) -> None:
+        assert keys == b"\x04"
+
+    def receive(self) -> list[tuple[bool, bytes]]:
+        if not self.said:
+            raise Stopped("the time is up")
+        return [(True, self.said.pop())]
+
+    def cancel(self) -> None:
+        pass
+
+    settle = cancel
+
+    def info(self) -> dict[str, str]:
+        if isinstance(self.asked, Exception):
+            raise self.asked
+        return {"capabilities": "agent" if self.asked else "none"}
+
+    def exec(self, code: str) -> list[dict[str, str | Exception]]:
+        return [{"text": self.asked}]
+
+
+RAISED = b'Traceback (most recent call last):\r\n  File "main.py", line 2, in start\r\nValueError: no sensor\r\n'
+CRC = binascii.crc32(b"")
+BUSY = BusyError("a program is running", holder="the board's own program")
+# What the board prints and its agent says, the signs of health, why it is not healthy, and whether there is a traceback.
+TRIALS = [
+    (b"all ready\r\n", "", (True, False), None, False),
+    (b"all broken\r\n>>> ", "", (True, False), "it did not print 'ready' within 0 s, but: all broken >>>", False),
+    (RAISED + b">>> ", "", (True, False), "it raised ValueError: no sensor", True),
+    (RAISED + b">>> ", "", (False, True), "it raised ValueError: no sensor", True),
+    (RAISED + b"all ready\r\n", "", (True, False), None, False),  # it goes on
+    (b"", f"/deploy/0/main.py {CRC}", (False, True), None, False),
+    (b"all ready\r\n", f"/deploy/0/main.py {CRC}", (True, True), None, False),
+    (b"", f"/deploy/0/main.py {CRC + 1}", (False, True), "another program runs", False),
+    (b"", f"/deploy/1/main.py {CRC}", (False, True), "another program runs", False),
+    (b"all ready\r\n>>> ", "", (True, True), "its program has ended, or runs without the agent", False),
+    (b"", BUSY, (False, True), "did not answer in time: a program is running", False),
+]
+
+
+@pytest.mark.parametrize(("said", "asked", "signs", "why", "has_traceback"), TRIALS)
+def test_why_a_version_is_not_healthy(
+    tmp_path: Path, said: bytes, asked: str | Exception, signs: tuple[bool, bool], why: str | None, has_traceback: bool
+) -> None:
+    (tmp_path / "main.py").write_text("")
+    board = cast(Board, Restarted(said, asked))
+    health = Health("ready" if signs[0] else None, signs[1], 0.0)
+    trouble = Deployment(tmp_path, ()).attempt(board, board, health)
+    if why is None:
+        assert trouble is None
+    else:
+        assert trouble is not None and why in trouble.why
+        assert trouble.traceback == (RAISED.decode().replace("\r\n", "\n").strip() if has_traceback else "")
 
 
 @pytest.mark.firmware
