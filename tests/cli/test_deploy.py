@@ -250,13 +250,14 @@ class Restarted:
 RAISED = b'Traceback (most recent call last):\r\n  File "main.py", line 2, in start\r\nValueError: no sensor\r\n'
 CRC = binascii.crc32(b"")
 BUSY = BusyError("a program is running", holder="the board's own program")
-# What the board prints and its agent says, the signs of health, why it is not healthy, and whether there is a traceback.
+# What the board prints and its agent says, the signs of health, why it is not healthy, and if there is a traceback.
 TRIALS = [
     (b"all ready\r\n", "", (True, False), None, False),
     (b"all broken\r\n>>> ", "", (True, False), "it did not print 'ready' within 0 s, but: all broken >>>", False),
     (RAISED + b">>> ", "", (True, False), "it raised ValueError: no sensor", True),
     (RAISED + b">>> ", "", (False, True), "it raised ValueError: no sensor", True),
     (RAISED + b"all ready\r\n", "", (True, False), None, False),  # it goes on
+    (RAISED + b"slow\r\n", "", (True, False), "it did not print 'ready' within 0 s, but: ", True),
     (b"", f"/deploy/0/main.py {CRC}", (False, True), None, False),
     (b"all ready\r\n", f"/deploy/0/main.py {CRC}", (True, True), None, False),
     (b"", f"/deploy/0/main.py {CRC + 1}", (False, True), "another program runs", False),
