@@ -72,13 +72,19 @@ class Slow:
         return code, [line for line in visible if line and not is_bar.search(line)]
 
 
-@pytest.fixture
-def slow(tmp_path: Path) -> Iterator[Slow]:
-    folder = tmp_path / "board"
-    folder.mkdir()
-    url = f"sim:?files={folder}&telemetry=0&baud=115200"
-    with ready_server({"demo": url}) as location:
+@pytest.fixture(scope="module")
+def slow_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slow]:
+    folder = tmp_path_factory.mktemp("board")
+    with ready_server({"demo": f"sim:?files={folder}&telemetry=0&baud=115200"}) as location:
         yield Slow(location, folder)
+
+
+@pytest.fixture
+def slow(slow_server: Slow) -> Slow:
+    """The same server, and a board without files."""
+    for path in slow_server.folder.iterdir():
+        path.unlink()
+    return slow_server
 
 
 def test_put_goes_on_where_it_was_interrupted(slow: Slow, tmp_path: Path) -> None:
