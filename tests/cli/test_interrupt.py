@@ -42,13 +42,14 @@ SECONDS = 60.0
 MOVED = re.compile(rb"(?<![\d.])[1-9][\d.]*/40\.0 kB")
 # The same of a copy that is converted, whose size is not known.
 SOME = re.compile(rb"(?<![\d.])[1-9][\d.]*/\? ")
-ROWS = b"a,b\n" + b"".join(b"%d,%d\n" % (n, n) for n in range(5_000))
+# Ten seconds of the faster line. The first progress of a copy that is converted comes after 64 KiB.
+ROWS = b"a,b\n" + b"".join(b"%d,%d\n" % (n, n) for n in range(60_000))
 ESCAPES = re.compile(r"\x1b\[[\d;?]*[A-Za-z]")
 
 
 @dataclass
 class Slow:
-    """A server in front of a simulated board on a paced line, whose files are in `folder`."""
+    """A server in front of two simulated boards on paced lines, whose files are in `folder`."""
 
     location: str
     folder: Path
@@ -75,13 +76,15 @@ class Slow:
 @pytest.fixture(scope="module")
 def slow_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slow]:
     folder = tmp_path_factory.mktemp("board")
-    with ready_server({"demo": f"sim:?files={folder}&telemetry=0&baud=115200"}) as location:
+    speeds = {"demo": 115_200, "fast": 921_600}
+    urls = {name: f"sim:?files={folder}&telemetry=0&baud={baud}" for name, baud in speeds.items()}
+    with ready_server(urls) as location:
         yield Slow(location, folder)
 
 
 @pytest.fixture
 def slow(slow_server: Slow) -> Slow:
-    """The same server, and a board without files."""
+    """The same server, and boards without files."""
     for path in slow_server.folder.iterdir():
         path.unlink()
     return slow_server
@@ -142,13 +145,13 @@ def test_a_copy_that_converts_leaves_the_old_file_and_no_part_of_the_new_one(
     (target / "rows.jsonl").write_bytes(b"old")
     before = {path.name: path.read_bytes() for path in target.iterdir()}
     command = {
-        "get": ("demo:/rows.csv", "-o", "rows.jsonl"),
-        "put": ("rows.csv", "demo:/rows.jsonl", "--no-deflate"),
+        "get": ("fast:/rows.csv", "-o", "rows.jsonl"),
+        "put": ("rows.csv", "fast:/rows.jsonl", "--no-deflate"),
     }[verb]
     number = signal.SIGINT if verb == "get" else signal.SIGTERM
     assert slow.run(verb, *command, cwd=here, until=SOME, number=number) == (130, ["interrupted"])
     with FastFlightClient(slow.location) as client:
-        client.ls("demo")  # waits for the end of the write
+        client.ls("fast")  # waits for the end of the write
     assert {path.name: path.read_bytes() for path in target.iterdir()} == before
 
 
