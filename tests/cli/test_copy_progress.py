@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from fastflight.cli.copy_progress import BAR_AFTER_SECONDS, copy_progress
@@ -14,21 +16,12 @@ def kept(amount: str) -> str:
     return f"{amount} are kept"
 
 
-def test_an_interruption_says_what_stays() -> None:
-    with (
-        pytest.raises(Interrupted, match=r"^1000 B of 20\.0 kB are kept$"),
-        copy_progress("a", hidden=True, describe_rest=kept) as it,
-    ):
-        it.report(1, 1000, 20_000)
-        raise KeyboardInterrupt
-
-
-@pytest.mark.parametrize("done", [0, 1000])
-def test_nothing_is_said_to_stay_that_does_not(done: int) -> None:
-    with (
-        pytest.raises(Interrupted, match="^$"),
-        copy_progress("a", hidden=True, describe_rest=None if done else kept) as it,
-    ):
+@pytest.mark.parametrize(
+    ("done", "describe_rest", "says"), [(1000, kept, r"1000 B of 20\.0 kB are kept"), (0, kept, ""), (1000, None, "")]
+)
+def test_an_interruption_says_what_stays(done: int, describe_rest: Callable[[str], str] | None, says: str) -> None:
+    interrupted = pytest.raises(Interrupted, match=f"^{says}$")
+    with interrupted, copy_progress("a", hidden=True, describe_rest=describe_rest) as it:
         it.report(1, done, 20_000)
         raise KeyboardInterrupt
 
