@@ -96,13 +96,7 @@ def plot(
         raise Interrupted("no rows came")
     if cut_short := CUT_SHORT.get(ended):
         screen.complain(f"{cut_short}: the plot shows the rows until then")
-    where = "in this part of the recording" if recorded else f"in {seconds:g} s"
-    if not rows.num_rows:
-        hint = f"Show what there is with `fastflight {'replay' if recorded else 'tail'}`"
-        raise DataError(f"no line with {', '.join(column)} {where}", where=device, hint=hint)
-    for name in column:
-        if rows[name].null_count == rows.num_rows:
-            raise DataError(f"no line {where} has {name}", where=device, hint="Leave the column out")
+    require_values(rows, column, device, "in this part of the recording" if recorded else f"in {seconds:g} s")
     path = output or Path(f"{local_name(device)}.png")
     draw(rows, column, device, path)
     screen.line(f"{path}: {quantity(rows.num_rows, 'row')}")
@@ -110,6 +104,25 @@ def plot(
         raise Interrupted("the plot shows the rows until then")
     if cut_short:
         raise typer.Exit(UNREACHABLE)
+
+
+def require_values(rows: pa.Table, columns: list[str], device: str, where: str) -> None:
+    """Raise `DataError` unless there are rows, and values in each of `columns`. `where`: as in "in 10 s"."""
+    if not rows.num_rows:
+        hint = "Show what there is with `fastflight tail`, or `fastflight replay`"
+        raise DataError(f"no line with {', '.join(columns)} {where}", where=device, hint=hint)
+    for name in columns:
+        if name not in rows.column_names or rows[name].null_count == rows.num_rows:
+            raise DataError(f"no line {where} has {name}", where=device, hint="Leave the column out")
+
+
+def joined(tables: list[pa.Table], device: str) -> pa.Table:
+    """Return the rows of all tables. `DataError` if one column has values of two kinds."""
+    try:
+        return pa.concat_tables(tables, promote_options="permissive")
+    except pa.ArrowException as error:
+        hint = "Draw what comes next: begin again"
+        raise DataError(f"a column has changed its type meanwhile ({error})", where=device, hint=hint) from error
 
 
 def live_rows(client: FastFlightClient, device: str, seconds: float, keys: Mapping[str, Any]) -> tuple[pa.Table, str]:
@@ -136,7 +149,7 @@ def live_rows(client: FastFlightClient, device: str, seconds: float, keys: Mappi
         if not any(table.num_rows for table in tables):
             raise
         screen.complain(f"{error}: the plot shows the rows until then")
-    return pa.concat_tables(tables, promote_options="permissive"), ended or stream.summary.get("ended", "")
+    return joined(tables, device), ended or stream.summary.get("ended", "")
 
 
 def draw(rows: pa.Table, columns: list[str], title: str, path: Path) -> None:

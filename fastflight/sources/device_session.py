@@ -75,9 +75,10 @@ class DeviceSessions(BoardSource[DeviceSession]):
     async def _wait_for_layout(self, device: Device, request: DeviceSession, mode: Mode) -> Found:
         """Return the layout of a device's lines, once it has printed enough of them. Raises the error if there is none.
 
-        A session that does not follow the device waits for nothing.
+        A session that does not follow the device waits for nothing, and none waits for longer than it would last.
         """
-        deadline = time.monotonic() + LAYOUT_SECONDS
+        longest = LAYOUT_SECONDS if request.limit_seconds is None else min(LAYOUT_SECONDS, request.limit_seconds)
+        deadline = time.monotonic() + longest
         reader = device.tap.reader(counts_missed=False)
         with device.listen():
             while True:

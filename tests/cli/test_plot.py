@@ -9,11 +9,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from fastflight.app.config import RecordingSettings
-from fastflight.cli.plot import without_gaps
+from fastflight.cli.plot import joined, require_values, without_gaps
 from fastflight.client import FastFlightClient
+from fastflight.errors import DataError
 from tests.support.commands import FASTFLIGHT, Command
 from tests.support.servers import ready_server
 from tests.support.waiting import until
@@ -52,6 +54,17 @@ def test_a_part_of_a_recording(run: Run, location: str, tmp_path: Path) -> None:
     for arguments, code, says in refused:
         result = run("plot", "demo", "--column", "temperature", *arguments, "-o", str(path))
         assert (result.exit_code, says in result.output, path.exists()) == (code, True, False), result.output
+
+
+@pytest.mark.parametrize("table", [pa.table({"time": [1]}), pa.table({"time": [1], "level": pa.nulls(1)})])
+def test_a_column_without_values_is_named(table: pa.Table) -> None:
+    with pytest.raises(DataError, match="tank: no line in 1 s has level"):
+        require_values(table, ["level"], "tank", "in 1 s")
+
+
+def test_a_column_that_changes_its_type_is_named() -> None:
+    with pytest.raises(DataError, match="tank: a column has changed its type .*open"):
+        joined([pa.table({"open": [True]}), pa.table({"open": ["yes"]})], "tank")
 
 
 def test_no_line_is_drawn_across_a_gap() -> None:

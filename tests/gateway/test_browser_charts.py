@@ -151,6 +151,13 @@ def test_a_traceback_is_a_mark_whose_text_is_shown_also_from_the_recording(brows
             with looking(browser, f"{running.http}/") as page:
                 page.locator("#marks button").first.click()
                 expect(page.locator("#mark")).to_contain_text('File "<b>", line 7')
+        speaker.line = b'{"level": 0.5}\n'
+        with open_server(config({"tank": speaker.url}, http=("127.0.0.1", 0))) as running:
+            with looking(browser, f"{running.http}/") as page, FastFlightClient(running.location) as client:
+                expect(page.locator("#charts figcaption")).to_have_text(["level0.5"])
+                with client.interact("tank"):
+                    page.locator("#marks [data-kind=use]").click()
+                expect(page.locator("#mark")).to_contain_text("held by an interactive session")
         speaker.line = b'{"level": 1.5}\n'
         with open_server(config({"tank": speaker.url}, **settings)) as running:
             with looking(browser, f"{running.http}/#/tank/live?span=3600000") as page:

@@ -16,7 +16,8 @@ MOST_SECONDS = 200.0
 NOT_SAID = "positive_data_acceptance"
 # It would run code made by chance, whose exceptions break its answers off, as they are meant to.
 RUNS_CODE = "/devices/{device}/exec"
-CONFIG = '[parameters]\n"path.device" = "demo"\n'
+# A session that follows a silent board waits for what it prints.
+CONFIG = '[parameters]\n"path.device" = "demo"\n"query.follow" = "false"\n'
 
 
 @pytest.mark.timeout(MOST_SECONDS + 40)

@@ -194,7 +194,7 @@ def every_way(asker: Asker, device: str) -> Iterator[tuple[str, str, tuple[str, 
     session = flight.FlightDescriptor.for_command(json.dumps({"type": "device.session", "device": device}))
     yield "do_exchange", "exec", asker.by_flight(lambda client, options: talk(client, options, session))
     yield "/ws/repl", "exec", asker.by_websocket(f"/ws/repl/{device}")
-    yield "/ws/plotjuggler", "session", asker.by_websocket(f"/ws/plotjuggler/{device}")
+    yield "/ws/plotjuggler", "session", asker.by_websocket(f"/ws/plotjuggler/{device}?limit_seconds=0")
     yield "PUT", "write", asker.by_http("PUT", f"/devices/{device}/files/x.jsonl", b'{"a": 1}')
     yield "GET", "read", asker.by_http("GET", f"/devices/{device}/files/x.csv")
     yield "DELETE", "write", asker.by_http("DELETE", f"/devices/{device}/files/x.csv")

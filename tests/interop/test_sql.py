@@ -163,7 +163,7 @@ def test_jdbc_queries_and_shows_what_database_tools_ask_for(server: str, tmp_pat
     assert none["rows"] == [["0"]]
     assert again == {"columns": ["one"], "rows": [["1"]]}
     assert catalogs["rows"] == [["server"]] and catalogs["columns"] == ["TABLE_CAT"]
-    assert schemas["rows"] == [["demo", "server"], ["fastflight", "server"]]
+    assert schemas["rows"] == [["demo", "server"], ["fastflight", "server"], ["fleet", "server"]]
     assert [row[:4] for row in tables["rows"]] == [["server", "demo", "readings.csv", "TABLE"]]
     assert [row[3] for row in columns["rows"]] == COLUMNS
     assert types["rows"] == [["SYSTEM TABLE"], ["TABLE"]]

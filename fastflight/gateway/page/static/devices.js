@@ -13,6 +13,9 @@ const NOW_MS = 2000;
 // In the order in which the overview shows them.
 export const STATES = ["trouble", "stale", "live", "quiet", "closed"];
 
+// What holds a device and may change it, by the names that the server gives.
+const CHANGES = /device\.(tree|exec|reset)|file\.|session|bridge|mount/;
+
 export class Device {
   constructor(name) {
     this.name = name;
@@ -27,6 +30,10 @@ export class Device {
   // Apply a message of the feed: everything (`whole`), or what has changed.
   take(change, whole) {
     const { points, marks = [], ...rest } = change;
+    // Deployments, resets, terminals and code have a device for a while; whoever only reads leaves no mark.
+    if (rest.holder && rest.holder !== this.holder && CHANGES.test(rest.holder)) {
+      marks.push({ time: this.newest ?? Date.now(), kind: "use", text: `held by ${rest.holder}` });
+    }
     Object.assign(this, rest);
     for (const mark of marks) this.marks.set(`${mark.time} ${mark.kind}`, mark);
     for (const key of [...this.marks.keys()].slice(0, Math.max(0, this.marks.size - MAX_MARKS))) this.marks.delete(key);

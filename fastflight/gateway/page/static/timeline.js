@@ -1,4 +1,4 @@
-// The timeline of a device under its charts: tracebacks, resets, lines with errors and gaps, as marks that show their text.
+// The timeline of a device under its charts: tracebacks, resets, errors, gaps and uses, as marks that show their text.
 
 import { query, table, within } from "./archive.js";
 import { describeGap, setText } from "./devices.js";
@@ -10,7 +10,7 @@ const KINDS = {
   reset: /^(MPY: soft reboot|MicroPython v\d|CircuitPython \d|rst:0x|ets [A-Z][a-z]{2} |ESP-ROM:|Brownout)/,
   error: /^[^{].*error|^error|:\s*"(error|critical|fatal)"/i,
 };
-const ORDER = [...Object.keys(KINDS), "gap"];
+const ORDER = [...Object.keys(KINDS), "gap", "use"];
 const ANY = "Traceback|MPY: soft|MicroPython v|CircuitPython|rst:0x|ESP-ROM:|Brownout|error|critical|fatal|Guru";
 const MAX_FOUND = 300;
 const REST_MS = 400;
