@@ -238,8 +238,9 @@ class FastFlightClient:
     def live_table(self, device: str, *, seconds: float | None = None) -> pa.Table:
         """Return the rows that a device has printed, as far as they are in memory, as a `pyarrow.Table`.
 
-        `seconds`: only those of the last seconds. The columns are `seq`, `time` and those that the device's entry
-        declares, or that are recognised. `DataError` if it has printed too little, `RequestError` if that is no table.
+        With `seconds`, only the rows of the last `seconds`. The columns are `seq`, `time` and those that the device's
+        entry declares, or that are recognised. `DataError` if it has printed too little, `RequestError` if that is no
+        table.
         """
         return self.session(device, as_="rows", follow=False, since_seconds=seconds).to_arrow()
 

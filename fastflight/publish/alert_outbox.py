@@ -26,7 +26,7 @@ KIND = "alert message"
 PAUSE_SECONDS = 10.0
 FIRST_RETRY_SECONDS = 1.0
 LAST_RETRY_SECONDS = 300.0
-# Alerts of one message, and those that wait for one target.
+# The most alerts in one message, and the most that wait for one target.
 MAX_TOGETHER = 50
 MAX_WAITING = 1000
 

@@ -95,8 +95,9 @@ class _Alert:
     """The state of one rule for one device, as it is saved. Times are in ns since 1970.
 
     `is_on`: the condition is true, since `since`. `is_reported`: a message has said so. `last`: the newest crash.
-    `count`: crashes of this alert, or how often it became true since the last message. `reported`: those that a message
-    has counted. `quiet_until`: no message before this time. `wait`: seconds until the next message about crashes.
+    `count`: crashes of this alert, or how often it became true since the last message. `reported`: how many of these
+    the messages have counted. `quiet_until`: no message before this time. `wait`: seconds until the next message about
+    crashes.
     """
 
     is_on: bool = False

@@ -11,14 +11,17 @@ from fastflight.sql.names import quoted
 
 # The first column of a union, and what a board's own column of this name is called there.
 DEVICE, RENAMED = "device", "device_2"
+# Holds whole numbers of all types exactly.
+WHOLE = pa.decimal128(20, 0)
 # The types to which DuckDB casts columns that have another one.
-CASTS = {pa.int64(): "bigint", pa.float64(): "double", pa.string(): "varchar"}
+CASTS = {pa.int64(): "bigint", WHOLE: "decimal(20, 0)", pa.float64(): "double", pa.string(): "varchar"}
 
 
 def union_schema(schemas: Iterable[pa.Schema]) -> pa.Schema:
     """Return the columns of the union of tables: `device`, and those of all tables by name, in upper or lower case.
 
-    Numbers become `double` or `int64`, and other types that differ become text.
+    Whole numbers become `int64`, or `WHOLE` beside `uint64`; beside fractions they become `double`. Other types that
+    differ become text.
     """
     found: dict[str, pa.Field] = {}
     for field in (field for schema in schemas for field in schema):
@@ -59,11 +62,15 @@ def _wider(one: pa.DataType, other: pa.DataType) -> pa.DataType:
     if pa.types.is_null(one):
         return other
     types = (one, other)
-    if all(pa.types.is_integer(each) for each in types) and pa.uint64() not in types:
-        return pa.int64()
-    if all(pa.types.is_integer(each) or pa.types.is_floating(each) for each in types):
+    if all(_is_whole(each) for each in types):
+        return WHOLE if pa.uint64() in types or WHOLE in types else pa.int64()
+    if all(_is_whole(each) or pa.types.is_floating(each) for each in types):
         return pa.float64()
     return pa.string()
+
+
+def _is_whole(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(type_)) or type_ == WHOLE
 
 
 def _text(value: str) -> str:

@@ -21,7 +21,7 @@ from fastflight.tables.kinds import BOOLS, INFINITIES, MINUS_INFINITIES, NANS, N
 
 # The keys of a prefix.
 PREFIX_KEYS = ("logged", "ticks", "level", "tag")
-# Lines that are remembered: those that show a layout are read again as rows.
+# How many parsed lines are cached: the lines by which a layout is recognised are parsed again as rows.
 REMEMBERED = 256
 _UNITS = """
     % %RH C F K °C °F degC degF deg ° V mV uV µV A mA uA µA W mW kW Wh kWh mAh Ah Hz kHz MHz GHz Pa hPa kPa MPa bar mbar

@@ -63,19 +63,22 @@ def test_the_columns_of_all_boards_hold_the_values_of_each(tmp_path: Path) -> No
     """By name in upper or lower case, also from files; what has no common type is text."""
     (tmp_path / "recordings").mkdir()
     with Store(tmp_path / "recordings", sync_ms=0) as store:
-        for name, row in (("a", b'{"T": 1, "x": true, "p": 3}\n'), ("b", b'{"t": 1.5, "x": 7}\n')):
+        for name, row in (
+            ("a", b'{"T": 1, "x": true, "p": 3, "total": -1}\n'),
+            ("b", b'{"t": 1.5, "x": 7, "total": 18446744073709551615}\n'),
+        ):
             log = store.open(name)
             chunks = [Chunk(n, FIRST_NS + n, "rx", row * 40) for n in range(6)]
             log.append(log_batch(chunks[:5], {0: BEGAN_AT_LINE})).result()
             compact(store, file_bytes=0, least=1)
             log.append(log_batch(chunks[5:], {})).result()
     with engine_over(tmp_path) as sql:
-        found = sql.table("select device, T, x, p, count(*) as n from fleet.rows group by all order by device")
+        found = sql.table("select device, T, x, p, total, count(*) as n from fleet.rows group by all order by device")
         assert found.to_pylist() == [
-            {"device": "a", "T": 1.0, "x": "true", "p": 3, "n": 240},
-            {"device": "b", "T": 1.5, "x": "7", "p": None, "n": 240},
+            {"device": "a", "T": 1.0, "x": "true", "p": 3, "total": -1, "n": 240},
+            {"device": "b", "T": 1.5, "x": "7", "p": None, "total": 2**64 - 1, "n": 240},
         ]
         assert found.schema.field("T").type == pa.float64()
         (table,) = sql.engine.tables.listing(ANYBODY, "fleet", with_schemas=True)
         assert table.schema is not None
-        assert table.schema.names == ["device", "seq", "time", "T", "x", "p"]
+        assert table.schema.names == ["device", "seq", "time", "T", "x", "p", "total"]
